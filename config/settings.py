@@ -1,0 +1,194 @@
+"""The operator's settings: their fields, and the one place that reads the environment.
+
+Each class is one section of `deskmate.yaml`, each attribute one key. Suffixes carry units (`_s`, `_ms`, `_bytes`,
+`_tokens`). A field of type `Secret` is written `$NAME` in the file and read from the environment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+Language = Literal["en", "zh"]
+
+
+class Section(BaseModel):
+    """A part of the settings. Unknown keys are errors, values never change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Secret = Annotated[SecretStr, "secret"]
+
+
+class RedisSettings(Section):
+    """Where state lives."""
+
+    url: Secret | None = None
+    """Address of a Redis 7.0+ or Valkey 7.2+. Without it an embedded server runs in the data folder."""
+    durability: Literal["everysec", "fsync"] = "everysec"
+    """`everysec`: a power cut may lose about a second. `fsync`: nothing, each answer waits for the disk."""
+    key_prefix: str = Field("dm", pattern=r"^[A-Za-z0-9_.-]{1,32}$")
+    partitions: int = Field(1, ge=1, le=1024)
+    """Fixed at the first start: a conversation's keys carry its partition."""
+    timeout_s: float = Field(2.0, gt=0)
+
+
+class RqSettings(Section):
+    """The bells: RQ's queue. It may live on a server of its own."""
+
+    url: Secret | None = None
+    key_prefix: str = Field("dm:rq", pattern=r"^[A-Za-z0-9_.:{}-]{1,64}$")
+    queue: str = Field("bells", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+
+
+class MailboxSettings(Section):
+    """Times and limits of the mailbox (see ARCHITECTURE.md)."""
+
+    lease_s: float = Field(6.0, gt=0)
+    poll_s: float = Field(1.0, gt=0)
+    bell_ms: int = Field(2_000, gt=0)
+    batch: int = Field(16, ge=1)
+    lag_ms: int = Field(100, gt=0)
+    inbox_max: int = Field(100, ge=1)
+    waiting_max: int = Field(10_000, ge=1)
+    dedupe_s: int = Field(86_400, ge=1)
+    hold_back_ms: int = Field(0, ge=0)
+    send_timeout_s: float = Field(5.0, gt=0)
+    send_hold_s: float = Field(3.0, gt=0)
+    places_per_channel: int | None = Field(None, ge=1)
+    """How many conversations of one channel may run at once; none: no cap."""
+    retention_s: int = Field(30 * 86_400, ge=60)
+    """An idle conversation is forgotten after this."""
+
+
+class GatewaySettings(Section):
+    """The HTTP side."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(8080, ge=0, le=65535)
+    processes: int = Field(1, ge=1, le=64)
+    public_url: str | None = None
+    """The address that platforms see, when a proxy stands in front."""
+    body_max_bytes: int = Field(1_048_576, ge=1_024)
+    body_timeout_s: float = Field(5.0, gt=0)
+    accept_timeout_s: float = Field(2.0, gt=0)
+    shutdown_s: float = Field(10.0, gt=0)
+
+
+class ChatSettings(Section):
+    """The built-in page `/chat`."""
+
+    enabled: bool = True
+    password: Secret | None = None
+    """With a password the page may be reached from elsewhere; without one it answers only to loopback."""
+    stream_interval_ms: int = Field(60, ge=10)
+
+
+class WorkerSettings(Section):
+    """One worker process."""
+
+    concurrency: int = Field(200, ge=1, le=10_000)
+    grace_s: float = Field(20.0, ge=0)
+    processes: int = Field(1, ge=1, le=64)
+    """How many worker processes `deskmate up` starts."""
+
+
+class ModelSettings(Section):
+    """Which model answers. `rehearsal` is offline, scripted and no model at all."""
+
+    provider: str = Field("rehearsal", pattern=r"^[a-z][a-z0-9_]{0,31}$")
+    name: str = "rehearsal"
+    base_url: str | None = None
+    api_key: Secret | None = None
+    headers: dict[str, str] = {}
+    answer_max_tokens: int = Field(4_096, ge=1)
+    connect_timeout_s: float = Field(5.0, gt=0)
+    first_byte_timeout_s: float = Field(60.0, gt=0)
+    idle_timeout_s: float = Field(60.0, gt=0)
+    max_retries: int = Field(2, ge=0, le=10)
+    retry_for_s: float = Field(60.0, ge=0)
+    """How long a turn goes on trying while the model is away, before the person gets a notice."""
+    cache: bool = True
+    """Mark the stable beginning of each request for the provider's prompt cache."""
+
+
+class WebFetchSettings(Section):
+    """The tool `web_fetch`."""
+
+    allow_private: list[str] = []
+    """Exact `host:port` exceptions to the rule that only public addresses are fetched."""
+    ports: list[int] = [80, 443]
+    timeout_s: float = Field(20.0, gt=0)
+    max_bytes: int = Field(2_000_000, ge=1_024)
+    max_characters: int = Field(20_000, ge=100)
+    max_redirects: int = Field(5, ge=0, le=20)
+
+
+class ToolsSettings(Section):
+    """Settings of single tools."""
+
+    timeout_s: float = Field(60.0, gt=0)
+    """The longest that one call may take, whatever the tool."""
+    result_max_characters: int = Field(30_000, ge=100)
+    web_fetch: WebFetchSettings = WebFetchSettings()
+
+
+class SkillsSettings(Section):
+    """Where skills come from."""
+
+    folder: Path | None = None
+    """The organisation's folder of skills; it takes precedence over the shipped ones."""
+    body_max_bytes: int = Field(20_480, ge=1_024)
+    budget_bytes: int = Field(65_536, ge=1_024)
+    index_max_tokens: int = Field(4_000, ge=50)
+
+
+class LogSettings(Section):
+    """What the processes write to stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+
+
+class Connection(Section):
+    """One account of ours on a platform. Further keys belong to the platform's own `Settings`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    platform: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")
+    api_base: str | None = None
+    """Where the platform's API is; each platform has its own default."""
+
+
+class ChannelRule(Section):
+    """Which profile a room gets: the first rule whose pattern fits `connection/channel` wins."""
+
+    match: str = Field(min_length=1)
+    profile: str
+
+
+class Settings(Section):
+    """All of `deskmate.yaml`."""
+
+    data: Path = Path(".deskmate")
+    """The data folder: embedded server, its append-only file, its socket."""
+    redis: RedisSettings = RedisSettings()
+    rq: RqSettings = RqSettings()
+    mailbox: MailboxSettings = MailboxSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    chat: ChatSettings = ChatSettings()
+    worker: WorkerSettings = WorkerSettings()
+    model: ModelSettings = ModelSettings()
+    tools: ToolsSettings = ToolsSettings()
+    skills: SkillsSettings = SkillsSettings()
+    log: LogSettings = LogSettings()
+    connections: dict[str, Connection] = {}
+    channels: list[ChannelRule] = []
+    profiles: Path | None = None
+    """Folder of profiles; by default `profiles/` beside the settings file, then the shipped ones."""
+
+
+Problem = Any

@@ -1,0 +1,55 @@
+"""The key of a conversation: which account, room, thread and person it belongs to."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import unicodedata
+from dataclasses import dataclass
+
+PART_MAX_BYTES = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationKey:
+    """Where a conversation is. Parts are compared exactly; `thread` and `user` may be absent, which differs from empty."""
+
+    connection: str
+    channel: str
+    thread: str | None = None
+    user: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.connection or not (self.channel or self.user):
+            msg = "a conversation needs a connection, and a channel or a user"
+            raise ValueError(msg)
+        for part in (self.connection, self.channel, self.thread, self.user):
+            if part is not None and len(part.encode("utf-8")) > PART_MAX_BYTES:
+                msg = f"a part of a conversation's key is longer than {PART_MAX_BYTES} bytes"
+                raise ValueError(msg)
+            if part is not None and any(unicodedata.category(character) == "Cc" for character in part):
+                msg = "a part of a conversation's key holds a control character"
+                raise ValueError(msg)
+
+    @property
+    def id(self) -> str:
+        """26 characters of `a-z2-7`: a hash over length-prefixed parts, so that no two keys share one."""
+        return _digest(self.connection, self.channel, self.thread, self.user)
+
+    @property
+    def channel_id(self) -> str:
+        """The same for the room alone: what caps and fairness count by."""
+        return _digest(self.connection, self.channel)
+
+    def parts(self) -> list[str | None]:
+        """For storing: `ConversationKey(*parts)` gives the key back."""
+        return [self.connection, self.channel, self.thread, self.user]
+
+
+def _digest(*parts: str | None) -> str:
+    hashed = hashlib.sha256()
+    for part in parts:
+        raw = b"" if part is None else part.encode("utf-8")
+        hashed.update(b"-" if part is None else b"%d:" % len(raw))
+        hashed.update(raw)
+    return base64.b32encode(hashed.digest()).decode().lower()[:26]

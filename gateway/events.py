@@ -1,0 +1,91 @@
+"""Events: what people do on a platform, as the rest of deskmate sees it.
+
+`parse` of a platform makes them; the mailbox keeps them as JSON until a turn takes them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gateway.conversation.key import ConversationKey
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who did it. Rights are given by `id`, never by `name`."""
+
+    id: str
+    name: str = ""
+    is_bot: bool = False
+    is_self: bool = False
+    language: str | None = None
+    """What the platform says of the person's language, such as `zh-CN`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that came with a message. `fetch` is for the platform's own `download`."""
+
+    kind: str
+    """`image`, `file`, `audio` or `video`."""
+    name: str
+    mime: str
+    size_bytes: int
+    fetch: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyHandle:
+    """A reply address that came inside a payload, such as a `response_url`. Past its end the normal address is used."""
+
+    kind: str
+    data: dict[str, Any]
+    expires_at_ms: int
+    uses_left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing a person did."""
+
+    kind: str
+    """`message`, `edit`, `delete`, `action`, `command` or `membership`."""
+    conversation: ConversationKey
+    actor: Actor
+    dedupe_keys: tuple[str, ...]
+    """Names of this event that the platform repeats when it sends it again; any of them known means known."""
+    at_ms: int
+    """When, by the platform's clock."""
+    message_id: str = ""
+    """Of the message, or of the one that was edited, deleted or pressed."""
+    text: str = ""
+    """Of a message: as a person reads it, our own mention removed. Of a command: what follows its name."""
+    name: str = ""
+    """Of a command (`/stop` is `stop`) or of an action."""
+    value: str = ""
+    """What a pressed button carries."""
+    addressed: bool = True
+    """What the payload alone says: is it meant for us? Intake knows the threads we are in."""
+    is_direct: bool = False
+    attachments: tuple[Attachment, ...] = ()
+    reply_handle: ReplyHandle | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What the platform needs for its reply and nobody else reads."""
+
+    def dump(self) -> str:
+        """JSON, one line; `load` gives the same event back."""
+        return json.dumps({"v": 1, **asdict(self), "conversation": self.conversation.parts()}, ensure_ascii=False)
+
+    @classmethod
+    def load(cls, text: str) -> Event:
+        """The event that `dump` wrote. Unknown fields of a later version are ignored."""
+        known = {name: value for name, value in json.loads(text).items() if name in cls.__dataclass_fields__}
+        known["conversation"] = ConversationKey(*known["conversation"])
+        known["actor"] = Actor(**known["actor"])
+        known["dedupe_keys"] = tuple(known["dedupe_keys"])
+        known["attachments"] = tuple(Attachment(**one) for one in known.get("attachments", ()))
+        if known.get("reply_handle"):
+            known["reply_handle"] = ReplyHandle(**known["reply_handle"])
+        return cls(**known)

@@ -1,0 +1,90 @@
+"""Models: one module each, `workers/models/<name>.py`, named by `model.provider`. A module offers `open_model`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+StopReason = Literal[
+    "end_turn",
+    "max_tokens",
+    "stop_sequence",
+    "tool_use",
+    "pause_turn",
+    "refusal",
+    "model_context_window_exceeded",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of the Messages API, as the wire has it (snake_case keys of the public API)."""
+
+    model: str
+    system: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The whole answer: content blocks as the API gives them, ready to be sent back in the next request."""
+
+    content: list[dict[str, Any]]
+    stop_reason: StopReason
+    usage: Usage
+    model: str
+
+
+class ModelError(Exception):
+    """The model gave no answer.
+
+    `passing`: trying again may help. `retry_after_s`: what the provider asked for. `detail`: for the operator's log
+    (status, provider's reason, request id), without secrets.
+    """
+
+    def __init__(self, detail: str, *, passing: bool, retry_after_s: float | None = None, kind: str = "") -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.passing = passing
+        self.retry_after_s = retry_after_s
+        self.kind = kind
+        """`unauthorized`, `context_too_long`, `not_found`, `rate_limited`, `overloaded`, `stalled`, `broken` ..."""
+
+
+class Model(Protocol):
+    """A model that answers in a stream."""
+
+    label: str | None
+    """Shown to people wherever it speaks; the real model has none."""
+
+    def stream(self, request: Request) -> AsyncIterator[TextDelta | Answer]:
+        """Pieces of text, at last exactly one `Answer`. Raises `ModelError`."""
+        ...
+
+    async def check(self) -> str:
+        """One cheap call for `doctor`: a sentence about the model. Raises `ModelError`."""
+        ...
+
+    async def close(self) -> None:
+        """Give back connections."""
+        ...

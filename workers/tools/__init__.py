@@ -1,0 +1,71 @@
+"""Tools: one module each, `workers/tools/<name>.py`, named in a profile's `tools`. A module offers `Tool`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import aiohttp
+
+    from config.settings import Settings
+    from gateway.conversation.records import Record
+    from skills.library import Catalogue
+
+Effect = Literal["read", "idempotent", "once"]
+"""`read`: run freely, several at once. `idempotent`: again with the same key. `once`: never again when unsure."""
+
+
+class ToolError(Exception):
+    """The model asked for something that can't be done. `str()` says what was wrong and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What the model gets back."""
+
+    text: str
+    untrusted: bool = True
+    """Text from outside: marked as data, not guidance."""
+    records: tuple[Record, ...] = ()
+    """Records that follow after all results of the batch (a loaded skill's body)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Where and for whom a tool runs. Comes from the server, never from the model."""
+
+    conversation: str
+    channel: str
+    key: str
+    """The same whenever this very call is repeated: hash of turn, step and call."""
+    catalogue: Catalogue
+    """The skills of this channel, in the turn's snapshot."""
+    history: tuple[Record, ...]
+    """What is in context, batch included so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What tools share in a worker process."""
+
+    settings: Settings
+    http: aiohttp.ClientSession
+
+
+class Tool(Protocol):
+    """A function that the model may call."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    """JSON Schema of the arguments: closed (`additionalProperties: false`), every property described."""
+    effect: Effect
+
+    def __init__(self, bench: Bench) -> None: ...
+
+    async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
+        """Arguments have passed the schema. Raises `ToolError`."""
+        ...
