@@ -48,8 +48,8 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
-    """What tools share in a worker process."""
+class Outside:
+    """What a tool may use of the world."""
 
     settings: Settings
     http: aiohttp.ClientSession
@@ -64,7 +64,7 @@ class Tool(Protocol):
     """JSON Schema of the arguments: closed (`additionalProperties: false`), every property described."""
     effect: Effect
 
-    def __init__(self, bench: Bench) -> None: ...
+    def __init__(self, outside: Outside) -> None: ...
 
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
         """Arguments have passed the schema. Raises `ToolError`."""
