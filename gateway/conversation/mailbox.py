@@ -1,0 +1,470 @@
+"""The mailbox: a conversation's inbox, its claim (who may write) and its outbox, as scripts in Redis.
+
+The protocol in one paragraph: `accept` puts an event into the inbox and its conversation into `ready`. `claim` gives a
+ready conversation to one worker, with a lease and a token; whoever claims first returns to `ready` all whose lease ran
+out. Each write names the token, the revision it builds on and its own id, so that a zombie's write, a repeated write
+and a write on top of a lost tail are told apart. `settle` looks for more work and gives back the claim in one script.
+Keys and scripts: `scripts/`, one file each. What must hold: ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, Final, Literal
+
+from config.settings import MailboxSettings
+from gateway.conversation.key import ConversationKey
+from gateway.conversation.records import Record
+from gateway.store import Script, Store, Unreachable
+
+SCHEMA: Final = 1
+RETRY_PAUSE_S: Final = 0.2
+
+
+class Lost(Exception):
+    """The conversation is not ours any more: no write, no send, no start of a tool after this."""
+
+
+class Fenced(Lost):
+    """Another worker holds it, or nobody."""
+
+
+class Behind(Lost):
+    """Redis has lost what we built on. Forget what is in memory, hand over."""
+
+
+class Cold(Exception):
+    """Redis is empty, or holds another epoch than this process knows: an operator has to look."""
+
+
+class WrongPartitions(Exception):
+    """The number of partitions is fixed at the first start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """How `accept` ended. `new` and `known` are answered 2xx."""
+
+    state: Literal["new", "known", "full", "cold"]
+    ring: bool = False
+    seq: int = 0
+
+
+@dataclass(slots=True)
+class Claim:
+    """The right to write one conversation. Lives in one worker, changes with each write."""
+
+    conversation: str
+    root: str
+    token: str
+    rev: int
+    tries: int
+    """How many holders died with it since the last finished step."""
+    deadline_s: float
+    """By the local clock that also runs in suspend; nothing may be started after it."""
+    lost: bool = False
+    writes: int = 0
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Somebody wrote to the inbox or to control meanwhile."""
+
+    def seconds_left(self) -> float:
+        return 0.0 if self.lost else self.deadline_s - boot_clock_s()
+
+    def check(self) -> None:
+        """Raise `Lost` unless it is certainly still ours."""
+        if self.seconds_left() <= 0:
+            self.lost = True
+            raise Fenced(self.conversation)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What `claim`, `settle` and `park` give besides their own verdict."""
+
+    grants: tuple[Claim, ...] = ()
+    ring: bool = False
+    wait_ms: int | None = None
+    """When the next conversation is due; none: nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One part of a reply in the outbox. `state` is `pending`, `live`, `sending`, `sent` or `given_up`.
+
+    `live`: a message of ours that shows a growing answer; it becomes the reply by an edit.
+    """
+
+    key: str
+    order: int
+    part: dict[str, Any]
+    to: dict[str, Any]
+    state: str = "pending"
+    since_ms: int = 0
+    ref: dict[str, Any] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.state not in {"sent", "given_up"}
+
+    def body(self) -> str:
+        return json.dumps({"order": self.order, "part": self.part, "to": self.to}, ensure_ascii=False)
+
+    def mark(self) -> str:
+        return row_state(self.state, self.since_ms, self.ref)
+
+    @classmethod
+    def load(cls, key: str, body: bytes, state: bytes) -> Row:
+        word, since, ref = state.decode().split(" ", 2)
+        return cls(key, state=word, since_ms=int(since), ref=json.loads(ref), **json.loads(body))
+
+
+def row_state(state: str, since_ms: int, ref: dict[str, Any] | None) -> str:
+    return f"{state} {since_ms} {json.dumps(ref, ensure_ascii=False)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """All that is stored of a conversation, as read after a grant."""
+
+    key: ConversationKey
+    seq: int
+    turn: dict[str, Any] | None
+    history: list[Record]
+    rows: list[Row]
+    inbox: list[bytes]
+    """Members, oldest first: `<seq 12 digits>:<event>`."""
+    control: list[bytes]
+
+
+def boot_clock_s() -> float:
+    """A clock that goes on while the machine sleeps, as the server's does."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+def dedupe_hash(dedupe_key: str) -> bytes:
+    return hashlib.sha256(dedupe_key.encode()).digest()[:10]
+
+
+@functools.cache
+def script(name: str) -> Script:
+    folder = resources.files("gateway.conversation") / "scripts"
+    return Script(name, (folder / "prelude.lua").read_text() + (folder / f"{name}.lua").read_text())
+
+
+class Mailbox:
+    """The scripts, from Python. One a process; `open` before anything else."""
+
+    def __init__(self, store: Store, settings: MailboxSettings) -> None:
+        self.store = store
+        self.settings = settings
+        self.epoch = ""
+        self._settings = ""
+
+    # ---- the epoch: is this the data that we know? ----
+
+    async def open(self) -> bool:
+        """Learn the epoch. True: Redis was empty and a new one began. Raises `WrongPartitions`, `Unreachable`."""
+        partitions = self.store.layout.partitions
+        made = False
+        for partition in range(partitions):
+            epoch, schema, stored, new, _ = await self._run(
+                "open", partition, self.epoch or secrets.token_hex(8), SCHEMA, partitions
+            )
+            if stored != partitions:
+                raise WrongPartitions(
+                    f"redis.partitions is {partitions}, but this Redis was started with {stored}; the number is fixed"
+                )
+            if schema > SCHEMA:
+                raise WrongPartitions(f"Redis holds schema {schema}, this version knows {SCHEMA}: start a newer one")
+            made = made or bool(new)
+            self._know(epoch.decode())
+        return made
+
+    async def is_warm(self) -> bool:
+        """Does Redis hold the epoch that we know, or one that an operator has adopted since? Raises `Unreachable`."""
+        meta = await self._run("meta", 0)
+        if not meta:
+            return False
+        epoch, adopted = meta[0].decode(), bool(meta[1])
+        if epoch != self.epoch and adopted:
+            self._know(epoch)
+        return bool(epoch == self.epoch)
+
+    async def adopt(self) -> str:
+        """The operator's word that what is in Redis now is the truth; all processes follow within a poll."""
+        for partition in range(self.store.layout.partitions):
+            epoch = await self._run(
+                "adopt", partition, self.epoch or secrets.token_hex(8), SCHEMA, self.store.layout.partitions
+            )
+            self._know(epoch.decode())
+        return self.epoch
+
+    # ---- gateway ----
+
+    async def accept(
+        self,
+        key: ConversationKey,
+        event: str,
+        *,
+        dedupe_keys: Sequence[str],
+        at_ms: int,
+        control: bool = False,
+        delay_ms: int = 0,
+    ) -> Accepted:
+        """Put one event (JSON) into the inbox, or into control, unless one of its keys is known. Raises `Unreachable`."""
+        c = key.id
+        state, ring, seq = await self._run(
+            "accept",
+            self.store.layout.partition(c),
+            c,
+            key.channel_id,
+            json.dumps(key.parts(), ensure_ascii=False),
+            at_ms,
+            event,
+            "control" if control else "inbox",
+            delay_ms,
+            *(dedupe_hash(one) for one in dedupe_keys),
+        )
+        return Accepted(state.decode().lower(), bool(ring), seq)
+
+    # ---- workers ----
+
+    async def claim(self, partition: int, worker: str, places: int, *, by_bell: bool = False) -> Claimed:
+        """Up to `places` conversations, the channel served longest ago first. Raises `Cold`, `Unreachable`."""
+        asked_s = boot_clock_s()
+        verdict, *claimed = await self._run("claim", partition, worker, places, int(by_bell))
+        if verdict == b"COLD":
+            raise Cold
+        return self._claimed(partition, claimed, asked_s)
+
+    async def renew(self, claims: Sequence[Claim]) -> None:
+        """Lengthen the leases; mark those that are lost, wake those with news. Raises `Unreachable`."""
+        by_root: dict[str, list[Claim]] = {}
+        for claim in claims:
+            by_root.setdefault(claim.root, []).append(claim)
+        await asyncio.gather(
+            *(
+                self._renew(root, held[at : at + 200])
+                for root, held in by_root.items()
+                for at in range(0, len(held), 200)
+            )
+        )
+
+    async def _renew(self, root: str, claims: Sequence[Claim]) -> None:
+        asked_s = boot_clock_s()
+        named = [text for claim in claims for text in (claim.conversation, claim.token)]
+        lost, news = await self.store.run(script("renew"), root, self._settings, *named)
+        gone, fresh = {c.decode() for c in lost}, {c.decode() for c in news}
+        for claim in claims:
+            if claim.conversation in gone:
+                claim.lost = True
+            else:
+                claim.deadline_s = asked_s + self.settings.lease_s
+            if claim.conversation in fresh or claim.lost:
+                claim.news.set()
+
+    async def load(self, conversation: str) -> Stored:
+        """Everything stored of a conversation. Raises `Unreachable`."""
+        name = functools.partial(self.store.layout.key, conversation)
+        try:
+            async with self.store.redis.pipeline(transaction=False) as pipeline:
+                pipeline.hmget(name(), "parts", "seq", "turn")
+                pipeline.lrange(name("history"), 0, -1)
+                pipeline.hgetall(name("outbox"))
+                pipeline.hgetall(name("states"))
+                pipeline.zrange(name("inbox"), 0, -1)
+                pipeline.lrange(name("control"), 0, -1)
+                (parts, seq, turn), history, outbox, states, inbox, control = await pipeline.execute()
+        except OSError as error:
+            raise Unreachable(str(error)) from error
+        rows = [Row.load(row.decode(), body, states[row]) for row, body in outbox.items() if row in states]
+        return Stored(
+            key=ConversationKey(*json.loads(parts)),
+            seq=int(seq or 0),
+            turn=json.loads(turn) if turn else None,
+            history=[Record.load(line) for line in history],
+            rows=sorted(rows, key=lambda row: row.order),
+            inbox=inbox,
+            control=control,
+        )
+
+    async def take(
+        self,
+        claim: Claim,
+        turn: dict[str, Any],
+        *,
+        members: Sequence[bytes] = (),
+        control: int = 0,
+        records: Sequence[Record] = (),
+        rows: Sequence[Row] = (),
+    ) -> None:
+        """Move chosen events into history and open (or keep) `turn`, in one script. Raises `Lost`."""
+        verdict = await self._write(
+            claim,
+            "take",
+            json.dumps(turn),
+            turn["id"],
+            control,
+            len(members),
+            len(records),
+            len(rows),
+            *members,
+            *(record.dump() for record in records),
+            *_flat(rows),
+        )
+        _expect(claim, verdict, "OK", "DONE")
+
+    async def append(
+        self,
+        claim: Claim,
+        *,
+        records: Sequence[Record] = (),
+        rows: Sequence[Row] = (),
+        turn: dict[str, Any] | Literal["close"] | None = None,
+        finished_step: bool = False,
+    ) -> None:
+        """Add records, and rows to the outbox; change or close the open turn. Raises `Lost`."""
+        verdict = await self._write(
+            claim,
+            "append",
+            "-" if turn == "close" else "" if turn is None else json.dumps(turn),
+            int(finished_step),
+            len(records),
+            len(rows),
+            *(record.dump() for record in records),
+            *_flat(rows),
+        )
+        _expect(claim, verdict, "OK", "DONE")
+
+    async def mark(self, claim: Claim, row: Row, state: str, ref: dict[str, Any] | None = None) -> bool:
+        """Note how far a part's sending has come. False: it was sent before, or there is no such row. Raises `Lost`."""
+        verdict = await self._write(claim, "mark", row.key, row_state(state, now_ms(), ref))
+        _expect(claim, verdict, "OK", "DONE", "SENT", "NO_ROW")
+        return verdict in {"OK", "DONE"}
+
+    async def settle(self, claim: Claim, worker: str, places: int) -> Claimed | None:
+        """Give the claim back, and claim anew. None: something is still open, we hold it. Raises `Lost`."""
+        return await self._release(claim, "settle", worker, places)
+
+    async def park(self, claim: Claim, wait_ms: int, saw_seq: int, worker: str, places: int) -> Claimed | None:
+        """Give the place back until `wait_ms` are over or somebody writes. None: somebody has written. Raises `Lost`."""
+        return await self._release(claim, "park", wait_ms, saw_seq, worker, places)
+
+    async def hand_over(self, claim: Claim) -> bool:
+        """Back to `ready` for another worker; does not count as a try. True: the bell is due."""
+        claim.lost = True
+        verdict, ring = await self.store.run(
+            script("hand_over"), claim.root, self._settings, claim.conversation, claim.token
+        )
+        return bool(verdict == b"OK" and ring)
+
+    async def bury(
+        self, claim: Claim, turn_id: str, reason: str, *, records: Sequence[Record], rows: Sequence[Row]
+    ) -> None:
+        """Close the turn as a dead letter, with the notice for the person in `rows`. Raises `Lost`."""
+        verdict = await self._write(
+            claim,
+            "bury",
+            turn_id,
+            reason,
+            len(records),
+            len(rows),
+            *(record.dump() for record in records),
+            *_flat(rows),
+        )
+        _expect(claim, verdict, "OK", "DONE")
+
+    # ---- inside ----
+
+    def _know(self, epoch: str) -> None:
+        self.epoch = epoch
+        self._settings = json.dumps(
+            {
+                "epoch": epoch,
+                "cap": self.settings.places_per_channel or 0,
+                "bell_ms": self.settings.bell_ms,
+                "lease_ms": int(self.settings.lease_s * 1000),
+                "inbox_max": self.settings.inbox_max,
+                "waiting_max": self.settings.waiting_max,
+                "dedupe_ms": self.settings.dedupe_s * 1000,
+                "retention_ms": self.settings.retention_s * 1000,
+            }
+        )
+
+    async def _run(self, name: str, partition: int, *arguments: str | bytes | float) -> Any:
+        return await self.store.run(
+            script(name), self.store.layout.root(partition), self._settings or '{"epoch":""}', *arguments
+        )
+
+    def _claimed(self, partition: int, answer: Sequence[Any], asked_s: float) -> Claimed:
+        grants, ring, wait_ms = answer
+        root = self.store.layout.root(partition)
+        return Claimed(
+            grants=tuple(
+                Claim(c.decode(), root, token.decode(), rev, tries, asked_s + self.settings.lease_s)
+                for c, token, rev, tries in grants
+            ),
+            ring=bool(ring),
+            wait_ms=None if wait_ms < 0 else wait_ms,
+        )
+
+    async def _write(self, claim: Claim, name: str, *arguments: str | bytes | float) -> str:
+        answer = await self._insist(claim, name, *arguments)
+        return str(answer.decode())
+
+    async def _insist(self, claim: Claim, name: str, *arguments: str | bytes | float) -> Any:
+        """Ask until there is an answer: the same write id makes a repetition harmless. Ends with the lease."""
+        claim.check()
+        claim.writes += 1
+        wid = f"{claim.token}:{claim.writes}"
+
+        def ask() -> Awaitable[Any]:
+            named = (claim.conversation, claim.token, claim.rev, wid)
+            return self.store.run(script(name), claim.root, self._settings, *named, *arguments)
+
+        return await _until_answered(ask, claim)
+
+    async def _release(self, claim: Claim, name: str, *arguments: str | bytes | float) -> Claimed | None:
+        asked_s = boot_clock_s()
+        verdict, *claimed = await self._insist(claim, name, *arguments)
+        _expect(claim, verdict.decode(), "OK", "STAY")
+        if verdict == b"STAY":
+            return None
+        claim.lost = True
+        partition = self.store.layout.partition(claim.conversation)
+        return self._claimed(partition, claimed, asked_s)
+
+
+async def _until_answered(ask: Callable[[], Awaitable[Any]], claim: Claim) -> Any:
+    while True:
+        try:
+            return await ask()
+        except Unreachable:
+            claim.check()
+            await asyncio.sleep(RETRY_PAUSE_S)
+            claim.check()
+
+
+def _expect(claim: Claim, verdict: str, *good: str) -> None:
+    if verdict in good:
+        claim.rev += 1
+        return
+    claim.lost = True
+    raise Behind(claim.conversation) if verdict == "BEHIND" else Fenced(claim.conversation)
+
+
+def _flat(rows: Sequence[Row]) -> list[str]:
+    return [text for row in rows for text in (row.key, row.body(), row.mark())]
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,13 @@
+-- append(c, token, rev, wid, turn, finished, n records, n rows, record..., (key, row, state)...) -> verdict
+local c = ARGV[2]
+local verdict = guard(c, ARGV[3], tonumber(ARGV[4]), ARGV[5])
+if verdict ~= 'OK' then
+  return verdict
+end
+local at = push(c, 10, tonumber(ARGV[8]))
+set_rows(c, at, tonumber(ARGV[9]))
+set_turn(c, ARGV[6])
+if ARGV[7] == '1' then
+  redis.call('HDEL', key(c), 'tries') -- a finished step: whatever killed earlier holders, this was not it
+end
+return verdict

@@ -1,0 +1,12 @@
+-- bury(c, token, rev, wid, turn id, reason, n records, n rows, record..., rows...) -> verdict
+-- The dead letter names conversation and turn; what was said stays in the conversation's own history.
+local c = ARGV[2]
+local verdict = guard(c, ARGV[3], tonumber(ARGV[4]), ARGV[5])
+if verdict ~= 'OK' then
+  return verdict
+end
+redis.call('XADD', P .. 'dead', 'MAXLEN', '~', 10000, '*', 'conversation', c, 'turn', ARGV[6], 'reason', ARGV[7])
+local at = push(c, 10, tonumber(ARGV[8]))
+set_rows(c, at, tonumber(ARGV[9]))
+redis.call('HDEL', key(c), 'turn', 'tries')
+return verdict

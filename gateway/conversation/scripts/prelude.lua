@@ -1,0 +1,167 @@
+-- Shared by all scripts of the mailbox. KEYS[1] is the partition's root, ARGV[1] the settings as JSON.
+-- Only the server's clock is used. Numbers that become text go through %.0f: Lua's own conversion keeps 14 digits.
+local P = KEYS[1] .. ':'
+local S = cjson.decode(ARGV[1])
+local time = redis.call('TIME')
+local us = time[1] * 1000000 + time[2]
+local now = math.floor(us / 1000)
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local function key(c, what)
+  return P .. 'c:' .. c .. (what and ':' .. what or '')
+end
+
+local function cold()
+  return redis.call('HGET', P .. 'meta', 'epoch') ~= S.epoch
+end
+
+local function under_cap(ch)
+  return S.cap == 0 or tonumber(redis.call('HGET', P .. 'running', ch) or 0) < S.cap
+end
+
+-- A conversation that has work is in exactly one of `ready` and `due`: put, free and grant keep this.
+local function put(c, ch)
+  if redis.call('ZADD', P .. 'ready:' .. ch, 'NX', text(now), c) == 1 then
+    redis.call('INCR', P .. 'waiting')
+  end
+  redis.call('ZREM', P .. 'due', c)
+  if under_cap(ch) then
+    redis.call('ZADD', P .. 'channels', 'NX', text(us), ch)
+  end
+end
+
+local function ring_due()
+  return redis.call('SET', P .. 'bell', '1', 'NX', 'PX', S.bell_ms) and 1 or 0
+end
+
+local function free(c, ch)
+  redis.call('HDEL', key(c), 'token', 'worker')
+  if redis.call('HINCRBY', P .. 'running', ch, -1) <= 0 then
+    redis.call('HDEL', P .. 'running', ch)
+  end
+  redis.call('ZREM', P .. 'due', c)
+  if redis.call('EXISTS', P .. 'ready:' .. ch) == 1 then
+    redis.call('ZADD', P .. 'channels', 'NX', text(us), ch)
+  end
+end
+
+local function unsent(c)
+  for _, state in ipairs(redis.call('HVALS', key(c, 'states'))) do
+    local word = string.match(state, '^%S+')
+    if word ~= 'sent' and word ~= 'given_up' then
+      return true
+    end
+  end
+  return false
+end
+
+local function has_work(c)
+  return redis.call('EXISTS', key(c, 'inbox')) == 1
+    or redis.call('EXISTS', key(c, 'control')) == 1
+    or redis.call('HEXISTS', key(c), 'turn') == 1
+    or unsent(c)
+end
+
+local function channel_of(c)
+  return redis.call('HGET', key(c), 'channel')
+end
+
+-- Every write names its token, the revision it builds on and its own id.
+local function guard(c, token, rev, wid)
+  local h = redis.call('HMGET', key(c), 'token', 'rev', 'last')
+  local at = tonumber(h[2] or 0)
+  if h[1] ~= token then
+    return 'FENCED' -- another worker holds it, or nobody
+  end
+  if at == rev + 1 and h[3] == wid then
+    return 'DONE' -- this very write is in already; its answer was lost on the way
+  end
+  if at ~= rev then
+    return 'BEHIND' -- Redis has lost its tail; the worker's memory is ahead of it
+  end
+  redis.call('HSET', key(c), 'rev', text(rev + 1), 'last', wid)
+  return 'OK'
+end
+
+-- Whoever claims also sweeps: leases that ran out and waits that are over go back to ready, empty inbox or not.
+local function sweep()
+  for _, c in ipairs(redis.call('ZRANGEBYSCORE', P .. 'due', '-inf', text(now), 'LIMIT', 0, 64)) do
+    local ch = channel_of(c)
+    if not ch then
+      redis.call('ZREM', P .. 'due', c)
+    else
+      if redis.call('HEXISTS', key(c), 'token') == 1 then
+        free(c, ch)
+        redis.call('HINCRBY', key(c), 'tries', 1)
+      end
+      put(c, ch)
+    end
+  end
+end
+
+local function grant(worker, places)
+  sweep()
+  local grants = {}
+  while #grants < places do
+    local ch = redis.call('ZRANGE', P .. 'channels', 0, 0)[1]
+    if not ch then
+      break
+    end
+    local c = redis.call('ZPOPMIN', P .. 'ready:' .. ch)[1]
+    if not c then
+      redis.call('ZREM', P .. 'channels', ch)
+    else
+      redis.call('DECR', P .. 'waiting')
+      -- The fence follows the clock, so that a number is never given twice, even after Redis lost its tail.
+      local fence = math.max(tonumber(redis.call('GET', P .. 'fence') or 0) + 1, us)
+      redis.call('SET', P .. 'fence', text(fence))
+      local token = text(fence) .. '-' .. worker
+      redis.call('HSET', key(c), 'token', token, 'worker', worker)
+      redis.call('HINCRBY', P .. 'running', ch, 1)
+      redis.call('ZADD', P .. 'due', text(now + S.lease_ms), c)
+      local h = redis.call('HMGET', key(c), 'rev', 'tries')
+      grants[#grants + 1] = { c, token, tonumber(h[1] or 0), tonumber(h[2] or 0) }
+      if redis.call('EXISTS', P .. 'ready:' .. ch) == 0 or not under_cap(ch) then
+        redis.call('ZREM', P .. 'channels', ch)
+      else
+        redis.call('ZADD', P .. 'channels', text(us + #grants), ch) -- to the back
+      end
+    end
+  end
+  local ring = 0
+  if redis.call('EXISTS', P .. 'channels') == 1 then
+    ring = ring_due()
+  end
+  local first = redis.call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')
+  local wait = first[2] and math.max(0, tonumber(first[2]) - now) or -1
+  return { 'OK', grants, ring, wait }
+end
+
+-- Records, rows and their states for one write: `count` items at ARGV[from].
+local function push(c, from, count)
+  for i = from, from + count - 1 do
+    redis.call('RPUSH', key(c, 'history'), ARGV[i])
+  end
+  return from + count
+end
+
+local function set_rows(c, from, count)
+  for i = 0, count - 1 do
+    local at = from + 3 * i
+    redis.call('HSET', key(c, 'outbox'), ARGV[at], ARGV[at + 1])
+    redis.call('HSET', key(c, 'states'), ARGV[at], ARGV[at + 2])
+  end
+  return from + 3 * count
+end
+
+-- `''` leaves the open turn as it is, `-` closes it.
+local function set_turn(c, turn)
+  if turn == '-' then
+    redis.call('HDEL', key(c), 'turn')
+  elseif turn ~= '' then
+    redis.call('HSET', key(c), 'turn', turn)
+  end
+end
