@@ -1,0 +1,62 @@
+"""What all tests share: a Redis of this run, a corner of it for each test, and what must be installed."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from gateway.children import leashed
+from gateway.embedded import find_program, server_command, socket_path, socket_url
+from gateway.store import Layout, Store, open_store
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real server of this run: never flushed, every test uses a key prefix of its own (`layout`)."""
+    data = tmp_path_factory.mktemp("redis")
+    place = socket_path(data)
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    server = subprocess.Popen(leashed(server_command(find_program(), data, place, fsync=False)), start_new_session=True)
+    try:
+        deadline = time.monotonic() + 10
+        while not _listens(str(place)):
+            assert server.poll() is None, (data / "redis.log").read_text()
+            assert time.monotonic() < deadline, "the server did not come up"
+            time.sleep(0.01)
+        yield socket_url(place)
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+@pytest.fixture
+def layout() -> Layout:
+    """Names of keys that no other test uses."""
+    return Layout(prefix=f"t{secrets.token_hex(6)}", partitions=1)
+
+
+@pytest.fixture
+async def store(redis_url: str, layout: Layout) -> AsyncIterator[Store]:
+    """A store in a corner of its own."""
+    opened = open_store(redis_url, layout, timeout_s=5.0)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """A TCP port of 127.0.0.1 where nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _listens(place: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(place) == 0
