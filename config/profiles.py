@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from config.settings import Language, Section
+from config.checks import check
+from config.problems import ConfigError, Problem, short
+from config.settings import ChannelRule, Language, Section
+from config.source import read
+
+PROFILE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+DEFAULT: Final = "default"
+
+Pattern = Annotated[str, Field(pattern=r"^\S(.*\S)?$")]
+ToolName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 
 QueueMode = Literal["followup", "collect", "steer", "interrupt"]
 
@@ -34,16 +47,58 @@ class Profile(Section):
     """What a channel is allowed. Unknown means no."""
 
     name: str = ""
+    """The file's name without `.yaml`; it is not written in the file."""
     language: Language | None = None
     """Of notices and pages; without it, what the platform says of the person."""
     instructions: str = "You are deskmate, an assistant in a team's chat. Answer in the language of the message."
     model: str | None = None
-    skills: list[str] = []
+    """Another model than `model.name` of the settings, at the same provider."""
+    skills: list[Pattern] = []
     """Ids of skills, or patterns such as `*` and `finance/*`."""
-    tools: list[str] = []
+    tools: list[ToolName] = []
+    """Names of tools: `workers/tools/<name>.py`."""
     queue: Queue = Queue()
     limits: Limits = Limits()
     unclear_send: Literal["repeat", "skip"] = "repeat"
     """A send whose outcome is unknown, on a platform that can't tell: send again (marked), or leave it (notice)."""
     thread_follow: bool = True
     """A thread that we answered in goes on without a mention."""
+
+
+def profile_for(rules: Sequence[ChannelRule], connection: str, channel: str) -> str:
+    """The name of a room's profile. `*` in a pattern fits anything, the slash too; letters are compared exactly."""
+    room = f"{connection}/{channel}"
+    return next((rule.profile for rule in rules if fnmatchcase(room, rule.match)), DEFAULT)
+
+
+def read_profiles(
+    folders: Sequence[Path], *, must_exist: Path | None = None
+) -> tuple[dict[str, Profile], list[Problem]]:
+    """All profiles of the folders, by name, and what is wrong with them. Of one name, the first folder's counts."""
+    profiles: dict[str, Profile] = {}
+    problems: list[Problem] = []
+    if must_exist is not None and not must_exist.is_dir():
+        problems.append(Problem(short(must_exist), None, "", "the folder of profiles does not exist"))
+    files: dict[str, Path] = {}
+    for folder in folders:
+        for file in sorted(folder.glob("*.yaml")):
+            files.setdefault(file.stem, file)
+    for name, file in files.items():
+        if not PROFILE_NAME.fullmatch(name):
+            wanted = f"wanted: {PROFILE_NAME.pattern}"
+            problems.append(Problem(short(file), None, "", "the file's name can't be a profile's name", wanted))
+            continue
+        try:
+            source = read(file)
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        problems += source.problems
+        if "name" in source.tree and source.tree["name"] != name:
+            problems.append(source.problem(("name",), "a profile is named by its file", f"wanted: {name}, or no key"))
+            continue
+        profile, wrong = check(source, source.tree, (), Profile, given={"name": name})
+        problems += wrong
+        if profile is not None:
+            profiles[name] = profile
+    return profiles, problems

@@ -6,27 +6,116 @@ Each class is one section of `deskmate.yaml`, each attribute one key. Suffixes c
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, Self, Union, get_args, get_origin
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from config.source import Variable
 
 Language = Literal["en", "zh"]
+
+ENVIRONMENT_DEFAULTS: Final = {("redis", "url"): "REDIS_URL", ("model", "api_key"): "ANTHROPIC_API_KEY"}
+"""Read when the file does not name another variable; the key only for the provider `anthropic`."""
+
+
+def environment() -> Mapping[str, str]:
+    """The process's environment. Everybody else is handed what they need of it."""
+    return os.environ  # noqa: TID251 - the one place
 
 
 class Section(BaseModel):
     """A part of the settings. Unknown keys are errors, values never change after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_written_is_the_default(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        return {name: value for name, value in given.items() if value is not None or name not in cls.model_fields}
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, bool) and info.field_name:
+            annotation = cls.model_fields[info.field_name].annotation
+            kinds = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
+            if bool not in kinds and (int in kinds or float in kinds):
+                raise PydanticCustomError("bool_is_no_number", "true and false are no numbers")
+        return value
 
 
-Secret = Annotated[SecretStr, "secret"]
+def _only_named(value: Any, info: ValidationInfo) -> Any:
+    """In a file a secret may only be named. Code, which has no context, may pass one."""
+    if info.context is not None and not isinstance(value, (Variable, SecretStr)):
+        raise PydanticCustomError("secret_in_file", "a secret may not stand in the file")
+    return str(value) if isinstance(value, str) else value
+
+
+def _beside_the_file(value: Any, info: ValidationInfo) -> Any:
+    """A path in the file is relative to the file, one from the environment to the working folder."""
+    if not isinstance(value, str) or not value:
+        return value
+    path = Path(value).expanduser()
+    if info.context is None or isinstance(value, Variable):
+        return path
+    folder: Path = info.context["folder"]
+    return folder / path
+
+
+def _web_address(value: str) -> str:
+    parts = _split(value)
+    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or any(map(str.isspace, value)):
+        raise PydanticCustomError("web_address", "not a web address")
+    return value.rstrip("/")
+
+
+def _redis_address(value: SecretStr) -> SecretStr:
+    parts = _split(value.get_secret_value())
+    if parts is None or parts.scheme not in {"redis", "rediss", "unix"} or not (parts.hostname or parts.path):
+        raise PydanticCustomError("redis_address", "not an address of a Redis")
+    return value
+
+
+def _split(address: str) -> Any:
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+Secret = Annotated[SecretStr, BeforeValidator(_only_named)]
+"""Written `$NAME` in the file. Code that builds a section itself passes a `SecretStr`."""
+
+Folder = Annotated[Path, BeforeValidator(_beside_the_file)]
+WebAddress = Annotated[str, AfterValidator(_web_address)]
+"""`http://` or `https://`, without the slash at the end."""
+RedisAddress = Annotated[Secret, AfterValidator(_redis_address)]
 
 
 class RedisSettings(Section):
     """Where state lives."""
 
-    url: Secret | None = None
+    url: RedisAddress | None = None
     """Address of a Redis 7.0+ or Valkey 7.2+. Without it an embedded server runs in the data folder."""
     durability: Literal["everysec", "fsync"] = "everysec"
     """`everysec`: a power cut may lose about a second. `fsync`: nothing, each answer waits for the disk."""
@@ -39,7 +128,8 @@ class RedisSettings(Section):
 class RqSettings(Section):
     """The bells: RQ's queue. It may live on a server of its own."""
 
-    url: Secret | None = None
+    url: RedisAddress | None = None
+    """By default the same server as the state's."""
     key_prefix: str = Field("dm:rq", pattern=r"^[A-Za-z0-9_.:{}-]{1,64}$")
     queue: str = Field("bells", pattern=r"^[A-Za-z0-9_-]{1,64}$")
 
@@ -63,6 +153,16 @@ class MailboxSettings(Section):
     retention_s: int = Field(30 * 86_400, ge=60)
     """An idle conversation is forgotten after this."""
 
+    @model_validator(mode="after")
+    def _a_send_ends_before_the_lease(self) -> Self:
+        if self.lease_s <= self.send_timeout_s:
+            raise PydanticCustomError(
+                "across",
+                "wanted: more than mailbox.send_timeout_s ({limit})",
+                {"key": "lease_s", "limit": f"{self.send_timeout_s:g}"},
+            )
+        return self
+
 
 class GatewaySettings(Section):
     """The HTTP side."""
@@ -70,7 +170,7 @@ class GatewaySettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65535)
     processes: int = Field(1, ge=1, le=64)
-    public_url: str | None = None
+    public_url: WebAddress | None = None
     """The address that platforms see, when a proxy stands in front."""
     body_max_bytes: int = Field(1_048_576, ge=1_024)
     body_timeout_s: float = Field(5.0, gt=0)
@@ -101,7 +201,7 @@ class ModelSettings(Section):
 
     provider: str = Field("rehearsal", pattern=r"^[a-z][a-z0-9_]{0,31}$")
     name: str = "rehearsal"
-    base_url: str | None = None
+    base_url: WebAddress | None = None
     api_key: Secret | None = None
     headers: dict[str, str] = {}
     answer_max_tokens: int = Field(4_096, ge=1)
@@ -139,7 +239,7 @@ class ToolsSettings(Section):
 class SkillsSettings(Section):
     """Where skills come from."""
 
-    folder: Path | None = None
+    folder: Folder | None = None
     """The organisation's folder of skills; it takes precedence over the shipped ones."""
     body_max_bytes: int = Field(20_480, ge=1_024)
     budget_bytes: int = Field(65_536, ge=1_024)
@@ -156,11 +256,12 @@ class LogSettings(Section):
 class Connection(Section):
     """One account of ours on a platform. Further keys belong to the platform's own `Settings`."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
-
     platform: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")
-    api_base: str | None = None
+    api_base: WebAddress | None = None
     """Where the platform's API is; each platform has its own default."""
+
+
+ConnectionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
 class ChannelRule(Section):
@@ -173,7 +274,7 @@ class ChannelRule(Section):
 class Settings(Section):
     """All of `deskmate.yaml`."""
 
-    data: Path = Path(".deskmate")
+    data: Folder = Path(".deskmate")
     """The data folder: embedded server, its append-only file, its socket."""
     redis: RedisSettings = RedisSettings()
     rq: RqSettings = RqSettings()
@@ -185,10 +286,19 @@ class Settings(Section):
     tools: ToolsSettings = ToolsSettings()
     skills: SkillsSettings = SkillsSettings()
     log: LogSettings = LogSettings()
-    connections: dict[str, Connection] = {}
+    connections: dict[ConnectionName, Connection] = {}
     channels: list[ChannelRule] = []
-    profiles: Path | None = None
+    profiles: Folder | None = None
     """Folder of profiles; by default `profiles/` beside the settings file, then the shipped ones."""
 
-
-Problem = Any
+    @field_validator("connections", mode="before")
+    @classmethod
+    def _leave_further_keys_to_the_platform(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        return {
+            name: {key: one for key, one in value.items() if key in Connection.model_fields}
+            if isinstance(value, Mapping)
+            else value
+            for name, value in given.items()
+        }

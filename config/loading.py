@@ -1,0 +1,162 @@
+"""From files and the environment to settings and profiles, or to everything that is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from config.checks import check, nearest, secrets
+from config.problems import At, ConfigError, Problem
+from config.profiles import Profile, profile_for, read_profiles
+from config.settings import ENVIRONMENT_DEFAULTS, Connection, Section, Settings, environment
+from config.source import Source, Variable, read
+
+SectionT = TypeVar("SectionT", bound=Section)
+
+PlatformSettings = Callable[[str], type[Connection]]
+"""Gives the `Settings` of a platform. Raises `LookupError` with the names that exist as its arguments."""
+
+SHIPPED = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Everything the operator decided, and where it is written."""
+
+    settings: Settings
+    profiles: Mapping[str, Profile]
+    source: Source = field(repr=False)
+    secret_values: set[str] = field(repr=False)
+    """All secrets that are known so far. Grows with `section`; the logs mask what is in it."""
+    _filled: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def path(self) -> Path:
+        """The settings file."""
+        return self.source.file
+
+    def section(self, at: At, model: type[SectionT]) -> SectionT:
+        """A part of the file that has an owner elsewhere, such as `("connections", "slack-main")`.
+
+        Raises `ConfigError`.
+        """
+        found: Any = self._filled
+        for step in at:
+            if not isinstance(found, Mapping) or step not in found:
+                raise ConfigError([self.source.problem(at, "missing")])
+            found = found[step]
+        made, problems = check(self.source, found, at, model)
+        if made is None:
+            raise ConfigError(problems)
+        self.secret_values.update(secrets(made))
+        return made
+
+    def profile_for(self, connection: str, channel: str) -> Profile:
+        """The profile of a room: of the first rule in `channels` that fits, else `default`."""
+        return self.profiles[profile_for(self.settings.channels, connection, channel)]
+
+
+def find(path: Path | None = None, variables: Mapping[str, str] | None = None) -> Path:
+    """The settings file: as given, `$DESKMATE_CONFIG`, here or in `config/` here, or the shipped one."""
+    variables = environment() if variables is None else variables
+    if path is not None:
+        return path
+    if named := variables.get("DESKMATE_CONFIG"):
+        return Path(named).expanduser()
+    here = (Path("config/deskmate.yaml"), Path("deskmate.yaml"))
+    return next((file for file in here if file.is_file()), SHIPPED / "deskmate.yaml")
+
+
+def load(
+    path: Path | None = None,
+    *,
+    variables: Mapping[str, str] | None = None,
+    platforms: PlatformSettings | None = None,
+) -> Loaded:
+    """Read settings and profiles. `variables` stands for the environment; with `platforms` connections are checked too.
+
+    Raises `ConfigError` with all that is wrong, not only the first.
+    """
+    variables = environment() if variables is None else variables
+    source = read(find(path, variables))
+    filled, unset = source.filled(variables)
+    unset = _environment_defaults(filled, unset, variables)
+    settings, problems = check(source, filled, (), Settings)
+    problems = [*source.problems, *unset, *problems]
+    secret_values: set[str] = set()
+    if platforms is not None and isinstance(filled.get("connections"), Mapping):
+        for name, written in filled["connections"].items():
+            problems += _connection(source, name, written, platforms, secret_values)
+    folder = settings.profiles if settings else None
+    profiles, wrong = read_profiles(_profile_folders(source, folder), must_exist=folder)
+    problems += wrong
+    problems += _unknown_profiles(source, filled, profiles)
+    if problems or settings is None:
+        raise ConfigError(_sorted(problems))
+    secret_values.update(secrets(settings))
+    secret_values.update(one for one in settings.model.headers.values() if isinstance(one, Variable))
+    return Loaded(settings, profiles, source, secret_values, filled)
+
+
+def _environment_defaults(filled: dict[str, Any], unset: list[Problem], variables: Mapping[str, str]) -> list[Problem]:
+    """Put in what the environment gives unasked; a file that names just that variable may do so while it is unset."""
+    for (section, key), name in ENVIRONMENT_DEFAULTS.items():
+        part = filled.setdefault(section, {})
+        if part is None:
+            part = filled[section] = {}
+        if not isinstance(part, dict):
+            continue
+        content = variables.get(name, "").strip()
+        written = part.get(key)
+        if isinstance(written, Variable) and written.name == name and not content:
+            del part[key]
+            unset = [problem for problem in unset if problem.key != f"{section}.{key}"]
+        elif written is None and content and (section != "model" or part.get("provider") == "anthropic"):
+            part[key] = Variable(name, content)
+    return unset
+
+
+def _connection(
+    source: Source, name: str, written: Any, platforms: PlatformSettings, secret_values: set[str]
+) -> list[Problem]:
+    at = ("connections", name)
+    platform = written.get("platform") if isinstance(written, Mapping) else None
+    if not isinstance(platform, str):
+        return []  # what is wrong with it was said by the check of `Settings`
+    try:
+        model = platforms(platform)
+    except LookupError as error:
+        known = [str(one) for one in error.args]
+        what = f"there is no platform {platform!r}"
+        return [source.problem((*at, "platform"), what, f"there are: {', '.join(known)}", nearest(platform, known))]
+    made, problems = check(source, written, at, model)
+    secret_values.update(secrets(made))
+    return problems
+
+
+def _unknown_profiles(source: Source, filled: Mapping[str, Any], profiles: Mapping[str, Profile]) -> list[Problem]:
+    rules = filled.get("channels")
+    rules = rules if isinstance(rules, list) else []
+    named = [rule.get("profile") if isinstance(rule, Mapping) else None for rule in rules]
+    wanted = f"there are: {', '.join(sorted(profiles))}"
+    return [
+        source.problem(("channels", index, "profile"), f"there is no profile {name!r}", wanted, nearest(name, profiles))
+        for index, name in enumerate(named)
+        if isinstance(name, str) and name not in profiles
+    ]
+
+
+def _profile_folders(source: Source, folder: Path | None) -> list[Path]:
+    """The operator's first: of two files of one name the first counts."""
+    mine = folder or source.file.absolute().parent / "profiles"
+    return [mine, SHIPPED / "profiles"]
+
+
+def _sorted(problems: list[Problem]) -> list[Problem]:
+    """In the order of the files, each key's first problem only."""
+    first: dict[tuple[str, str, int | None], Problem] = {}
+    for problem in problems:
+        first.setdefault((problem.file, problem.key, None if problem.key else problem.line), problem)
+    return sorted(first.values(), key=lambda problem: (problem.file, problem.line or 0))
