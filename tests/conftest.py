@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import socket
 import subprocess
 import time
@@ -14,6 +15,32 @@ from redis.asyncio import Redis
 from gateway.children import leashed
 from gateway.embedded import find_program, server_command, socket_path, socket_url
 from gateway.store import Layout, Store
+
+
+NEEDS = {
+    "browser": (("chromium", "chromium-browser", "google-chrome"), "apt-get install chromium"),
+    "sandbox": (("bwrap",), "apt-get install bubblewrap"),
+}
+"""Marks of tests that need a program from outside: its names, and how to get it."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require",
+        default="",
+        metavar="MARK,...",
+        help=f"fail instead of skipping where what these marks need is missing: {', '.join(NEEDS)}",
+    )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    required = item.config.getoption("--require").split(",")
+    for mark, (programs, remedy) in NEEDS.items():
+        if item.get_closest_marker(mark) and not any(map(shutil.which, programs)):
+            why = f"{programs[0]} is not installed ({remedy})"
+            if mark in required:
+                pytest.fail(f"{why}, and --require names {mark}", pytrace=False)
+            pytest.skip(why)
 
 
 @pytest.fixture(scope="session")

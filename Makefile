@@ -1,0 +1,58 @@
+# `make check` is the gate, here and in CI. `make demo` shows deskmate at work. Nothing here needs root.
+
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$python; break; }; done)
+BIN := .venv/bin
+REQUIRE := $(if $(DESKMATE_TESTS_REQUIRE),--require $(DESKMATE_TESTS_REQUIRE))
+
+.PHONY: check setup demo test fix lock bench clean
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := check
+
+check: .venv/.test ## everything that must hold before a commit
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest $(REQUIRE)
+
+setup: .venv/.test ## the virtual environment, with what tests need
+
+demo: .venv/.core ## a message in, a reply out: real gateway, real worker, a scripted model
+	@$(BIN)/deskmate demo
+
+test: .venv/.test
+	$(BIN)/python -m pytest $(REQUIRE)
+
+fix: .venv/.test ## repair what can be repaired
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.test ## figures, as ratios within one run
+	@for bench in bench/[!_]*.py; do echo "== $$bench"; $(BIN)/python "$$bench" || exit 1; done
+
+lock: ## the newest versions that pyproject.toml allows, into constraints.txt
+	@rm -rf .venv-lock
+	"$(PYTHON)" -m venv .venv-lock
+	.venv-lock/bin/python -m pip install -q --upgrade pip
+	.venv-lock/bin/python -m pip install -q '.[speed,test]'
+	.venv-lock/bin/python -m pip freeze --exclude deskmate > constraints.txt
+	@rm -rf .venv-lock
+
+clean:
+	rm -rf .venv .venv-lock build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo 'deskmate needs Python 3.11 or newer; set PYTHON=/path/to/python3' >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip' 2>/dev/null || { \
+		echo "$(PYTHON) has no ensurepip; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	"$(PYTHON)" -m venv .venv
+
+.venv/.core: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/.test: .venv/.core
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[speed,test]'
+	@touch $@
