@@ -1,0 +1,179 @@
+"""The command line, `deskmate`. Commands are named by string: each imports its own part only when it is called.
+
+May import: `gateway`, `config`. What prints is here; everything else logs.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Concatenate, Final, NoReturn, ParamSpec, TypeVar
+
+import click
+
+from config.loading import Loaded, load
+from config.problems import ConfigError
+from gateway.connections import platform_settings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Stop(click.ClickException):
+    """An expected end: one message for the operator, no traceback."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(slots=True, weakref_slot=True)
+class _Given:
+    """What stands before the command."""
+
+    config: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    where: str
+    """`module:attribute`."""
+    summary: str
+
+
+COMMANDS: Final = {
+    "Run it": {
+        "up": _Command("gateway.cli.up:up", "Everything on this machine: storage, gateway, workers."),
+        "gateway": _Command("gateway.cli.gateway:gateway", "The HTTP side: webhooks and pages."),
+        "worker": _Command("workers.cli:worker", "One process that answers, many turns at once."),
+    },
+    "Talk to it": {
+        "say": _Command("gateway.cli.say:say", "Send a message to a running gateway and print the reply."),
+        "demo": _Command("gateway.cli.demo:demo", "See a whole conversation, offline, without keys."),
+    },
+    "Look after it": {
+        "doctor": _Command("gateway.cli.doctor:doctor", "Check everything that it needs, and say what to do."),
+        "status": _Command("gateway.cli.status:status", "What runs, what waits, what was given up."),
+        "config": _Command("gateway.cli.config:config", "Check and show the settings."),
+        "rq": _Command("gateway.cli.rq:rq", "RQ's own command line, with our names of keys."),
+        "redis": _Command("gateway.cli.redis:redis", "The embedded server and its folder."),
+    },
+}
+_EXAMPLES: Final = """\
+Examples:
+  deskmate up                          everything, on this machine
+  deskmate say "What can you do?"      from another terminal
+  deskmate --config prod.yaml doctor   is all as it should be?
+  deskmate worker --concurrency 200    one more worker, on any machine that reaches the same Redis"""
+
+
+class _Group(click.Group):
+    """Knows its commands by name; imports a command's module when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return [name for group in COMMANDS.values() for name in group]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        known = {name: command for group in COMMANDS.values() for name, command in group.items()}
+        if cmd_name not in known:
+            return None
+        module, _, attribute = known[cmd_name].where.partition(":")
+        try:
+            command = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise  # the command is there, and something that it needs is not
+            raise Stop(f"`deskmate {cmd_name}` is not part of this installation ({module} is missing).") from None
+        return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        for title, group in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, command.summary) for name, command in group.items()], col_spacing=4)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        formatter.write_paragraph()
+        formatter.write(_EXAMPLES + "\n")
+
+
+def _version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    del parameter
+    if wanted:
+        click.echo(f"deskmate {metadata.version('deskmate')}")
+        ctx.exit()
+
+
+def _config_given(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> None:
+    del parameter
+    if path is not None:
+        ctx.find_root().ensure_object(_Given).config = path
+
+
+config_option = click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    expose_value=False,
+    callback=_config_given,
+    help="The settings file. [default: $DESKMATE_CONFIG, config/deskmate.yaml or deskmate.yaml here, or the shipped one]",
+)
+"""Accepted before the command, and by each command that `pass_loaded` is on."""
+
+
+def given_config() -> Path | None:
+    """The file that `--config` names. For commands that work with broken settings."""
+    return click.get_current_context().find_root().ensure_object(_Given).config
+
+
+def pass_loaded(command: Callable[Concatenate[Loaded, P], R]) -> Callable[P, R]:
+    """Give a command the settings as its first argument. Broken settings end it with all problems and code 2."""
+
+    @functools.wraps(command)
+    def with_settings(*args: P.args, **kwargs: P.kwargs) -> R:
+        return command(load(given_config(), platforms=platform_settings), *args, **kwargs)
+
+    return config_option(with_settings)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@config_option
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
+def deskmate() -> None:
+    """deskmate: an agent that sits in your team's chat, with skills, and loses no message."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit code. What is expected to fail prints a message, not a traceback."""
+    try:
+        code = deskmate.main(list(arguments), prog_name="deskmate", standalone_mode=False)
+    except ConfigError as error:
+        click.echo(f"The settings can't be used:\n{error}", err=True)
+        return 2
+    except click.ClickException as error:
+        error.show()
+        return error.code if isinstance(error, Stop) else error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has left, as in `deskmate config show | head`: nothing more to say, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def main() -> NoReturn:
+    """The installed command."""
+    sys.exit(run(sys.argv[1:]))
