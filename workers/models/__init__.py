@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 StopReason = Literal[
@@ -53,6 +53,8 @@ class Answer:
     stop_reason: StopReason
     usage: Usage
     model: str
+    bad_inputs: dict[str, str] = field(default_factory=dict)
+    """Ids of tool_use blocks whose arguments could not be read, and why: such a call must not run. Its `input` is {}."""
 
 
 class ModelError(Exception):
@@ -68,7 +70,8 @@ class ModelError(Exception):
         self.passing = passing
         self.retry_after_s = retry_after_s
         self.kind = kind
-        """`unauthorized`, `context_too_long`, `not_found`, `rate_limited`, `overloaded`, `stalled`, `broken` ..."""
+        """`unauthorized`, `not_found`, `bad_request`, `context_too_long`, `rate_limited`, `overloaded`, `unreachable`
+        (no connection), `stalled` (nothing came in time), `broken` (what came was cut or is no answer)."""
 
 
 class Model(Protocol):

@@ -1,0 +1,297 @@
+"""The model `anthropic`: any server that speaks the Messages API, through Anthropic's SDK on its aiohttp transport.
+
+The SDK connects, retries, splits the stream and names the errors. The request's bytes are made here, once, and the
+events are read here, without the SDK's typed copy of each: a third of the CPU of `messages.create(stream=True)`
+(bench/model_client.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, cast, get_args
+
+import aiohttp
+import httpx2
+from anthropic import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    AsyncAnthropic,
+    AsyncStream,
+    DefaultAioHttpClient,
+    Omit,
+)
+
+from config.settings import ModelSettings
+from workers.answers import Growing
+from workers.models import Answer, ModelError, Request, StopReason, TextDelta, Usage
+
+DEFAULT_BASE_URL: Final = "https://api.anthropic.com"
+TOO_LONG: Final = ("prompt is too long", "exceed context limit", "context window", "context length", "too many tokens")
+"""How services word that a request does not fit; there is no code for it."""
+BY_TYPE: Final = {
+    "authentication_error": ("unauthorized", False),
+    "permission_error": ("unauthorized", False),
+    "billing_error": ("unauthorized", False),
+    "not_found_error": ("not_found", False),
+    "invalid_request_error": ("bad_request", False),
+    "request_too_large": ("context_too_long", False),
+    "rate_limit_error": ("rate_limited", True),
+    "overloaded_error": ("overloaded", True),
+    "timeout_error": ("overloaded", True),
+    "api_error": ("overloaded", True),
+}
+"""The provider's `error.type`: our kind, and whether trying again may help."""
+BY_STATUS: Final = {
+    401: ("unauthorized", False),
+    402: ("unauthorized", False),
+    403: ("unauthorized", False),
+    404: ("not_found", False),
+    408: ("overloaded", True),
+    409: ("overloaded", True),
+    413: ("context_too_long", False),
+    429: ("rate_limited", True),
+}
+
+log = logging.getLogger(__name__)
+
+
+def open_model(settings: ModelSettings) -> AnthropicModel:
+    """The model that the settings name. Connects at the first call."""
+    return AnthropicModel(settings)
+
+
+class _Http(DefaultAioHttpClient):
+    """The SDK's client with a limit for the first byte. The SDK tries again when it passes."""
+
+    def __init__(self, first_byte_s: float, **options: Any) -> None:
+        super().__init__(**options)
+        self._first_byte_s = first_byte_s
+
+    async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
+        """Until the answer's head is there; of an answer that is not streamed, all of it."""
+        try:
+            async with asyncio.timeout(self._first_byte_s):
+                return await super().send(request, **how)
+        except TimeoutError:
+            raise httpx2.ReadTimeout(f"no first byte within {self._first_byte_s:g} s", request=request) from None
+
+
+class AnthropicModel:
+    """See `workers.models.Model`."""
+
+    label: str | None = None
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self._name = settings.name
+        self._idle_s = settings.idle_timeout_s
+        self._key = settings.api_key.get_secret_value() if settings.api_key else ""
+        self._base_url = (settings.base_url or DEFAULT_BASE_URL).rstrip("/").removesuffix("/v1")
+        self._client = AsyncAnthropic(
+            api_key=self._key,
+            base_url=self._base_url,
+            max_retries=settings.max_retries,
+            timeout=httpx2.Timeout(
+                max(settings.first_byte_timeout_s, settings.idle_timeout_s),
+                connect=settings.connect_timeout_s,
+                pool=None,
+            ),
+            open_telemetry=False,
+            http_client=_Http(
+                settings.first_byte_timeout_s,
+                # The key goes where the settings say and nowhere else: no redirects, no proxies from the environment.
+                follow_redirects=False,
+                trust_env=False,
+                # 0: no limit of its own, the worker's places are the limit.
+                limits=httpx2.Limits(max_connections=0, keepalive_expiry=30.0),
+            ),
+        )
+        # Set afterwards, because the SDK adds ANTHROPIC_CUSTOM_HEADERS of the environment to what it is given.
+        self._client._custom_headers = {**self._own_headers(), **settings.headers}  # type: ignore[dict-item]  # noqa: SLF001
+
+    async def stream(self, request: Request) -> AsyncIterator[TextDelta | Answer]:
+        """Pieces of text, at last the `Answer`. Raises `ModelError`, also after some text was given."""
+        body = {"model": request.model, "max_tokens": request.max_tokens, "stream": True}
+        for part in ("tools", "system"):
+            if given := getattr(request, part):
+                body[part] = given
+        body["messages"] = request.messages
+        response = await self._post("/v1/messages", body, stream=True)
+        try:
+            with self._faults_named():
+                _demand_event_stream(response)
+                growing = Growing()
+                async for event in self._events(response):
+                    if text := growing.feed(event):
+                        yield TextDelta(text)
+                    if growing.is_whole:
+                        yield _answer(growing)
+                        return
+                raise ModelError("the stream ended before the answer did", passing=True, kind="broken")
+        finally:
+            await response.aclose()
+
+    async def check(self) -> str:
+        """Counts the tokens of one word; where the server can't count, asks for one token."""
+        body: dict[str, Any] = {"model": self._name, "messages": [{"role": "user", "content": "Hello"}]}
+        began = time.monotonic()
+        try:
+            response = await self._post("/v1/messages/count_tokens", body, stream=False)
+            how = "counted a word's tokens"
+            _demand_json(response, "input_tokens")
+        except ModelError as error:
+            if error.kind not in {"not_found", "bad_request", "broken"}:
+                raise
+            response = await self._post("/v1/messages", {**body, "max_tokens": 1}, stream=False)
+            how = "answered a word"
+            _demand_json(response, "content")
+        return f"{self._name} at {self._base_url} {how} in {(time.monotonic() - began) * 1000:.0f} ms"
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _events(self, response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
+        events = AsyncStream.raw_events(response)
+        while True:
+            # Around each event, not around the loop: this timer must not run while the caller has the word.
+            async with asyncio.timeout(self._idle_s):
+                event = await anext(events, None)
+            if event is None:
+                return
+            if event.data:
+                parsed: dict[str, Any] = json.loads(event.data)
+                if parsed["type"] == "error":
+                    raise self._refusal(200, parsed, response.headers)
+                yield parsed
+
+    @contextmanager
+    def _faults_named(self) -> Iterator[None]:
+        """What may go wrong while the stream is read, as `ModelError`."""
+        try:
+            yield
+        except TimeoutError:
+            raise ModelError(f"nothing came for {self._idle_s:g} s", passing=True, kind="stalled") from None
+        except httpx2.TimeoutException as error:
+            raise ModelError(f"nothing came in time: {error!r}", passing=True, kind="stalled") from None
+        except (httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
+            raise ModelError(f"the stream was cut: {error!r}", passing=True, kind="broken") from None
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise ModelError(f"the stream is not the Messages API's: {error!r}", passing=True, kind="broken") from None
+
+    async def _post(self, path: str, body: dict[str, Any], *, stream: bool) -> httpx2.Response:
+        try:
+            # "replace": half a surrogate pair can't be sent, and must not make a conversation unanswerable for ever.
+            content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+                "utf-8", "replace"
+            )
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ModelError(
+                f"the request can't be written as JSON: {error}", passing=False, kind="bad_request"
+            ) from None
+        try:
+            response = await self._client.post(
+                path,
+                cast_to=httpx2.Response,
+                content=content,
+                options={"headers": {"Content-Type": "application/json"}},
+                stream=stream,
+                stream_cls=AsyncStream[Any],
+            )
+            return cast(httpx2.Response, response)
+        except APIStatusError as error:
+            raise self._refusal(error.status_code, error.body, error.response.headers) from None
+        except APITimeoutError as error:
+            raise ModelError(self._clean(f"{error.__cause__ or error}"), passing=True, kind="stalled") from None
+        except APIConnectionError as error:
+            reason = self._clean(f"{self._base_url}: {error.__cause__ or error}")
+            raise ModelError(reason, passing=True, kind="unreachable") from None
+
+    def _own_headers(self) -> dict[str, str | Omit]:
+        if not self._key:
+            return {"Authorization": Omit()}
+        # Compatible servers differ in which of the two they read; Anthropic's own takes the SDK's bearer.
+        return {} if self._base_url == DEFAULT_BASE_URL else {"x-api-key": self._key}
+
+    def _refusal(self, status: int, body: Any, headers: httpx2.Headers) -> ModelError:
+        """What the provider's error means to us. `status` is 200 for an error inside a stream."""
+        error = body.get("error") if isinstance(body, dict) else None
+        told = error if isinstance(error, dict) else {"message": error or body}
+        reason, type_ = str(told.get("message") or ""), str(told.get("type") or "")
+        by_status = BY_STATUS.get(status, ("overloaded", True) if status >= 500 else ("bad_request", False))
+        # The status speaks first where there is one: compatible servers often put a type of their own beside it.
+        kind, passing = BY_TYPE.get(type_, ("broken", True)) if status == 200 else by_status
+        if kind == "bad_request" and any(words in reason.lower() for words in TOO_LONG):
+            kind = "context_too_long"
+        parts = [f"HTTP {status}", type_, reason, f"request id {headers.get('request-id') or 'unknown'}"]
+        return ModelError(
+            self._clean(": ".join(part for part in parts if part)),
+            passing=passing,
+            kind=kind,
+            retry_after_s=_retry_after_s(headers) if passing else None,
+        )
+
+    def _clean(self, text: str, longest: int = 500) -> str:
+        """For the operator's log: one line, cut, without the key, which some servers repeat in their answer."""
+        hidden = text.replace(self._key, "[key]") if self._key else text
+        line = " ".join(hidden.split())
+        return line if len(line) <= longest else line[:longest] + " ..."
+
+
+def _answer(growing: Growing) -> Answer:
+    stop_reason = growing.stop_reason
+    if stop_reason not in get_args(StopReason):
+        log.warning("stop reason %r of the model is not known; taken for end_turn", stop_reason)
+        stop_reason = "end_turn"
+    content, bad_inputs = growing.content()
+    return Answer(content, cast(StopReason, stop_reason), _usage(growing.usage), growing.model, bad_inputs)
+
+
+def _usage(given: dict[str, Any]) -> Usage:
+    def count(name: str) -> int:
+        value = given.get(name)
+        return value if type(value) is int and value >= 0 else 0
+
+    return Usage(
+        input_tokens=count("input_tokens"),
+        output_tokens=count("output_tokens"),
+        cache_read_tokens=count("cache_read_input_tokens"),
+        cache_write_tokens=count("cache_creation_input_tokens"),
+    )
+
+
+def _demand_event_stream(response: httpx2.Response) -> None:
+    kind = response.headers.get("content-type", "")
+    if not kind.lower().startswith("text/event-stream"):
+        # A proxy's or portal's page, mostly: waiting does not help, the address has to be put right.
+        detail = f"{response.url} answered {kind or 'no content type'}, not an event stream: is model.base_url right?"
+        raise ModelError(detail, passing=False, kind="broken")
+
+
+def _demand_json(response: httpx2.Response, key: str) -> None:
+    try:
+        if key in response.json():
+            return
+    except (ValueError, TypeError, RecursionError):
+        pass
+    detail = f"{response.url} answered without {key}: is model.base_url right?"
+    raise ModelError(detail, passing=False, kind="broken")
+
+
+def _retry_after_s(headers: httpx2.Headers) -> float | None:
+    """Seconds that the provider asked for, as a number or as a date (RFC 9110, 10.2.3)."""
+    given = headers.get("retry-after", "")
+    try:
+        seconds = float(given)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(given).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
