@@ -5,8 +5,9 @@
         ...
         assert model.asked[1].request["messages"][-1]["content"][0]["type"] == "tool_result"
 
-Replies are made with `tests.harness.model_replies`. A script is a list of replies, given in order (then a request too many is an error), one reply for all requests, or a
-function from what was asked to a reply. Alone: `python -m tests.harness.fake_model --port 9000 --ledger asked.jsonl`.
+Replies are made with `tests.harness.model_replies`. A script is a list of replies, given in order (then a request too
+many is an error), one reply for all requests, or a function from what was asked to a reply.
+Alone: `python -m tests.harness.fake_model --port 9000 --ledger asked.jsonl`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ORDER = re.compile(r"^\s*(?:CALL ([a-zA-Z0-9_-]{1,64})(?: (\{.*\}))?|SAY (.+))\s
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request as it came in. `at_s` is of `time.time()`; `status` is what was answered."""
+    """One request as it came in. `at_s` is of `time.time()`; `status` is 200 unless the request itself was wrong."""
 
     path: str
     body: bytes
@@ -44,6 +45,8 @@ class Asked:
     at_s: float
     status: int
     refused: str | None
+    peer: tuple[str, int]
+    """The client's end of the connection: the same for two requests that shared one."""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -181,7 +184,8 @@ class FakeModel:
             else:
                 refused = problem(parsed, alternate=self._alternate, counting=counting)
             status = 400 if refused else 200
-        asked = Asked(request.path, body, dict(request.headers), time.time(), status, refused)
+        peer = request.transport.get_extra_info("peername") if request.transport else ("", 0)
+        asked = Asked(request.path, body, dict(request.headers), time.time(), status, refused, peer)
         self.asked.append(asked)
         if self._ledger:
             self._ledger.write(asked.ledger_line() + "\n")

@@ -12,8 +12,8 @@ import json
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, cast, get_args
 
@@ -36,6 +36,7 @@ from workers.models import Answer, ModelError, Request, StopReason, TextDelta, U
 DEFAULT_BASE_URL: Final = "https://api.anthropic.com"
 TOO_LONG: Final = ("prompt is too long", "exceed context limit", "context window", "context length", "too many tokens")
 """How services word that a request does not fit; there is no code for it."""
+LINGER_S: Final = 0.2
 BY_TYPE: Final = {
     "authentication_error": ("unauthorized", False),
     "permission_error": ("unauthorized", False),
@@ -124,17 +125,20 @@ class AnthropicModel:
                 body[part] = given
         body["messages"] = request.messages
         response = await self._post("/v1/messages", body, stream=True)
+        growing = Growing()
         try:
             with self._faults_named():
                 _demand_event_stream(response)
-                growing = Growing()
-                async for event in self._events(response):
-                    if text := growing.feed(event):
-                        yield TextDelta(text)
-                    if growing.is_whole:
-                        yield _answer(growing)
-                        return
-                raise ModelError("the stream ended before the answer did", passing=True, kind="broken")
+                async with aclosing(self._events(response)) as events:
+                    async for event in events:
+                        if text := growing.feed(event):
+                            yield TextDelta(text)
+                        if growing.is_whole:
+                            break
+                    else:
+                        raise ModelError("the stream ended before the answer did", passing=True, kind="broken")
+                    await _read_out(events)
+                yield _answer(growing)
         finally:
             await response.aclose()
 
@@ -157,7 +161,7 @@ class AnthropicModel:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _events(self, response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
+    async def _events(self, response: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:
         events = AsyncStream.raw_events(response)
         while True:
             # Around each event, not around the loop: this timer must not run while the caller has the word.
@@ -242,6 +246,14 @@ class AnthropicModel:
         hidden = text.replace(self._key, "[key]") if self._key else text
         line = " ".join(hidden.split())
         return line if len(line) <= longest else line[:longest] + " ..."
+
+
+async def _read_out(events: AsyncIterator[Any]) -> None:
+    """To the stream's very end: only then the connection can carry the next request. Worth a moment, no more."""
+    with suppress(TimeoutError, ModelError, httpx2.HTTPError, ValueError):
+        async with asyncio.timeout(LINGER_S):
+            async for _ in events:
+                pass
 
 
 def _answer(growing: Growing) -> Answer:
