@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from config.checks import check, nearest, secrets
-from config.problems import At, ConfigError, Problem
-from config.profiles import Profile, profile_for, read_profiles
+from config.problems import At, ConfigError, Problem, short
+from config.profiles import Found, Profile, profile_for, read_profiles
 from config.settings import ENVIRONMENT_DEFAULTS, Connection, Section, Settings, environment
 from config.source import Source, Variable, read
 
@@ -28,6 +28,7 @@ class Loaded:
     settings: Settings
     profiles: Mapping[str, Profile]
     source: Source = field(repr=False)
+    profile_sources: Mapping[str, Source] = field(repr=False)
     secret_values: set[str] = field(repr=False)
     """All secrets that are known so far. Grows with `section`; the logs mask what is in it."""
     _filled: Mapping[str, Any] = field(repr=False)
@@ -90,14 +91,16 @@ def load(
         for name, written in filled["connections"].items():
             problems += _connection(source, name, written, platforms, secret_values)
     folder = settings.profiles if settings else None
-    profiles, wrong = read_profiles(_profile_folders(source, folder), must_exist=folder)
-    problems += wrong
-    problems += _unknown_profiles(source, filled, profiles)
+    if folder is not None and not folder.is_dir():
+        problems.append(source.problem(("profiles",), f"there is no folder {short(folder)}"))
+    found = read_profiles([folder or source.file.absolute().parent / "profiles", SHIPPED / "profiles"])
+    problems += found.problems
+    problems += _unknown_profiles(source, filled, found)
     if problems or settings is None:
         raise ConfigError(_sorted(problems))
     secret_values.update(secrets(settings))
     secret_values.update(one for one in settings.model.headers.values() if isinstance(one, Variable))
-    return Loaded(settings, profiles, source, secret_values, filled)
+    return Loaded(settings, found.profiles, source, found.sources, secret_values, filled)
 
 
 def _environment_defaults(filled: dict[str, Any], unset: list[Problem], variables: Mapping[str, str]) -> list[Problem]:
@@ -136,22 +139,17 @@ def _connection(
     return problems
 
 
-def _unknown_profiles(source: Source, filled: Mapping[str, Any], profiles: Mapping[str, Profile]) -> list[Problem]:
+def _unknown_profiles(source: Source, filled: Mapping[str, Any], found: Found) -> list[Problem]:
     rules = filled.get("channels")
     rules = rules if isinstance(rules, list) else []
     named = [rule.get("profile") if isinstance(rule, Mapping) else None for rule in rules]
-    wanted = f"there are: {', '.join(sorted(profiles))}"
+    known = sorted({*found.profiles, *found.sources})
+    wanted = f"there are: {', '.join(known)}"
     return [
-        source.problem(("channels", index, "profile"), f"there is no profile {name!r}", wanted, nearest(name, profiles))
+        source.problem(("channels", index, "profile"), f"there is no profile {name!r}", wanted, nearest(name, known))
         for index, name in enumerate(named)
-        if isinstance(name, str) and name not in profiles
+        if isinstance(name, str) and name not in known
     ]
-
-
-def _profile_folders(source: Source, folder: Path | None) -> list[Path]:
-    """The operator's first: of two files of one name the first counts."""
-    mine = folder or source.file.absolute().parent / "profiles"
-    return [mine, SHIPPED / "profiles"]
 
 
 def _sorted(problems: list[Problem]) -> list[Problem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -13,7 +14,7 @@ from pydantic import Field
 from config.checks import check
 from config.problems import ConfigError, Problem, short
 from config.settings import ChannelRule, Language, Section
-from config.source import read
+from config.source import Source, read
 
 PROFILE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 DEFAULT: Final = "default"
@@ -71,14 +72,19 @@ def profile_for(rules: Sequence[ChannelRule], connection: str, channel: str) -> 
     return next((rule.profile for rule in rules if fnmatchcase(room, rule.match)), DEFAULT)
 
 
-def read_profiles(
-    folders: Sequence[Path], *, must_exist: Path | None = None
-) -> tuple[dict[str, Profile], list[Problem]]:
-    """All profiles of the folders, by name, and what is wrong with them. Of one name, the first folder's counts."""
-    profiles: dict[str, Profile] = {}
-    problems: list[Problem] = []
-    if must_exist is not None and not must_exist.is_dir():
-        problems.append(Problem(short(must_exist), None, "", "the folder of profiles does not exist"))
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The profiles of some folders, by name, and what is wrong with them."""
+
+    profiles: dict[str, Profile] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
+    """Where each is written."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_profiles(folders: Sequence[Path]) -> Found:
+    """All profiles of the folders. Of one name, the first folder's file counts. A folder that is not there is empty."""
+    found = Found()
     files: dict[str, Path] = {}
     for folder in folders:
         for file in sorted(folder.glob("*.yaml")):
@@ -86,19 +92,21 @@ def read_profiles(
     for name, file in files.items():
         if not PROFILE_NAME.fullmatch(name):
             wanted = f"wanted: {PROFILE_NAME.pattern}"
-            problems.append(Problem(short(file), None, "", "the file's name can't be a profile's name", wanted))
+            found.problems.append(Problem(short(file), None, "", "the file's name can't be a profile's name", wanted))
             continue
         try:
-            source = read(file)
+            source = found.sources[name] = read(file)
         except ConfigError as error:
-            problems += error.problems
+            found.problems.extend(error.problems)
             continue
-        problems += source.problems
-        if "name" in source.tree and source.tree["name"] != name:
-            problems.append(source.problem(("name",), "a profile is named by its file", f"wanted: {name}, or no key"))
-            continue
+        found.problems.extend(source.problems)
+        written = source.tree.get("name", name)
+        if written != name:
+            found.problems.append(
+                source.problem(("name",), "a profile is named by its file", f"wanted: {name}, or no key")
+            )
         profile, wrong = check(source, source.tree, (), Profile, given={"name": name})
-        problems += wrong
+        found.problems.extend(wrong)
         if profile is not None:
-            profiles[name] = profile
-    return profiles, problems
+            found.profiles[name] = profile
+    return found

@@ -99,7 +99,7 @@ class _Group(click.Group):
         del ctx
         for title, group in COMMANDS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, command.summary) for name, command in group.items()], col_spacing=4)
+                formatter.write_dl([(f"{name:<8}", command.summary) for name, command in group.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
