@@ -1,0 +1,42 @@
+"""Ids of skills and names of their files: which are allowed, and which count as the same."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+PART_MAX: Final = 64
+
+_INVISIBLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters and marks by category that show nothing."""
+
+
+def key(text: str) -> str:
+    """What is compared: two ids with the same key are the same id (`Report`, `ｒｅｐｏｒｔ`)."""
+    return unicodedata.normalize("NFKC", text).casefold().strip()
+
+
+def fault(path: str) -> str | None:
+    """Why `path` (parts joined by `/`) may not name a skill or a file, or none if it may."""
+    return next((reason for part in path.split("/") if (reason := _part_fault(part))), None)
+
+
+def _part_fault(part: str) -> str | None:
+    if not 1 <= len(part) <= PART_MAX:
+        return f"{part[:PART_MAX]!r}: a part of a name has 1 to {PART_MAX} characters"
+    if part[0] == ".":
+        return f"{part!r}: a part of a name has no dot in front"
+    if not unicodedata.is_normalized("NFC", part):
+        return f"{part!r}: a name must be in Unicode's form NFC"
+    for character in part:
+        allowed = character in "._-" or unicodedata.category(character)[0] in "LMN"
+        if not allowed or _INVISIBLE.match(character):
+            return f"{part!r}: letters, digits, '.', '_' and '-' are allowed, not {_shown(character)}"
+    return None
+
+
+def _shown(character: str) -> str:
+    return f"{character!r} (U+{ord(character):04X})"

@@ -1,0 +1,220 @@
+"""The library: all skills there are, as one immutable snapshot, and the part of it that a channel may load.
+
+Skills lie in folders of two tiers: `builtin` (shipped) and `org` (the operator's). A skill's id is its folder's path
+under the tier's root. A later tier's skill replaces the same id as a whole; one that can't be read replaces nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import hashlib
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from config.settings import SkillsSettings
+from skills import ids
+from skills.folders import Fault, Reading, Root, Skill, changed, read_root
+
+BUILTIN: Final = Path(__file__).parent / "builtin"
+CHECK_EVERY_S: Final = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class SkillNotFound(LookupError):
+    """No skill of the catalogue has this name, or several have. `str()` is for the model: it names what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shadowed:
+    """A skill behind another one of the same id."""
+
+    skill: Skill
+    by: Skill
+
+
+@dataclass(frozen=True)
+class Library:
+    """A snapshot: what is in it never changes."""
+
+    skills: Mapping[str, Skill]
+    """In force, by `ids.key` of their id, in the order of that key."""
+    shadowed: tuple[Shadowed, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    """Folders that are no skill, with the reason; they block no other."""
+    warnings: tuple[str, ...] = ()
+    owners: Mapping[str, str] = field(default_factory=dict)
+    """By `ids.key` of each alias that one skill alone claims: the key of that skill."""
+    readings: Mapping[Path, tuple[Reading, ...]] = field(default_factory=dict, repr=False)
+    """What was read below each root, so that the next scan reads only what changed."""
+    _catalogues: dict[tuple[str, ...], Catalogue] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def number(self) -> str:
+        """A hash over everything in force: equal on two machines whose skills are equal."""
+        hashed = hashlib.sha256()
+        for skill in self.skills.values():
+            hashed.update(f"{skill.tier}\0{skill.id}\0{skill.hash}\n".encode())
+        return hashed.hexdigest()[:16]
+
+    def catalogue(self, patterns: Sequence[str]) -> Catalogue:
+        """The skills whose id fits one of a profile's patterns. In a pattern `*` stands for anything."""
+        wanted = tuple(patterns)
+        if wanted not in self._catalogues:
+            fits = re.compile(
+                "|".join(re.escape(ids.key(one)).replace(r"\*", ".*") for one in wanted) or r"(?!)", re.DOTALL
+            )
+            allowed = {key: skill for key, skill in self.skills.items() if fits.fullmatch(key)}
+            self._catalogues[wanted] = Catalogue(allowed, self.owners)
+        return self._catalogues[wanted]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What one channel may load, in one snapshot."""
+
+    _by_key: Mapping[str, Skill]
+    _owners: Mapping[str, str]
+
+    @property
+    def skills(self) -> tuple[Skill, ...]:
+        """In the order of the index."""
+        return tuple(self._by_key.values())
+
+    def __contains__(self, skill: Skill) -> bool:
+        return self._by_key.get(ids.key(skill.id)) is skill
+
+    def find(self, name: str) -> Skill:
+        """The skill of this id, else the one that alone has this alias or this last part of its id.
+
+        Case and width of letters do not matter. Raises `SkillNotFound`, which names only what this catalogue holds.
+        """
+        wanted = ids.key(name).strip("/")
+        if skill := self._by_key.get(wanted):
+            return skill
+        owner = self._owners.get(wanted)
+        found = [one for key, one in self._by_key.items() if key == owner or key.rpartition("/")[2] == wanted]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            several = ", ".join(repr(skill.id) for skill in found)
+            raise SkillNotFound(f"{name!r} fits several skills: {several}. Use one of these ids.")
+        raise SkillNotFound(f"There is no skill {name!r} here. {self._nearest(wanted)}")
+
+    def _nearest(self, wanted: str) -> str:
+        """The ids that come closest, whichever of their parts is meant."""
+        if not self._by_key:
+            return "There are no skills in this channel."
+
+        def likeness(key: str) -> float:
+            return max(difflib.SequenceMatcher(None, wanted, one).ratio() for one in (key, key.rpartition("/")[2]))
+
+        nearest = sorted(self._by_key, key=lambda key: (-likeness(key), key))[:3]
+        return f"The closest ids are: {', '.join(self._by_key[key].id for key in nearest)}."
+
+
+def roots(settings: SkillsSettings) -> tuple[Root, ...]:
+    """The tiers' folders in the order of their precedence, the strongest last."""
+    shipped = Root("builtin", BUILTIN)
+    return (shipped, Root("org", settings.folder)) if settings.folder else (shipped,)
+
+
+def scan(roots: Sequence[Root], previous: Library | None = None) -> Library:
+    """Read all skills below `roots`, the later ones with precedence. With `previous`, only what changed since.
+
+    A folder that had a skill in `previous` and now can't be read keeps that skill, and a root that is gone keeps all
+    of them, with a fault or warning. Without `previous` a root that is no folder raises `NotADirectoryError`.
+    """
+    known = previous.readings if previous else {}
+    warnings: list[str] = []
+    readings: dict[Path, tuple[Reading, ...]] = {}
+    for root in roots:
+        if root.path.is_dir():
+            readings[root.path] = read_root(root, [one.path for one in roots], known.get(root.path, ()))
+        elif root.path in known:
+            readings[root.path] = known[root.path]
+            warnings.append(f"{root.path} is gone: its skills stay as they were")
+        else:
+            raise NotADirectoryError(f"skills.folder: {root.path} is no folder")
+    in_force: dict[str, Skill] = {}
+    shadowed: list[Shadowed] = []
+    for skill in (reading.skill for reading in _all(readings)):
+        if skill:
+            key = ids.key(skill.id)
+            if key in in_force:
+                shadowed.append(Shadowed(in_force[key], by=skill))
+            in_force[key] = skill
+    in_force = dict(sorted(in_force.items()))
+    faults = tuple(fault for reading in _all(readings) for fault in reading.faults)
+    warnings += [f"{skill.id}: {one}" for skill in in_force.values() for one in skill.warnings]
+    owners = _owners(in_force, warnings)
+    return Library(in_force, tuple(shadowed), faults, tuple(warnings), owners, readings)
+
+
+def _owners(skills: Mapping[str, Skill], warnings: list[str]) -> dict[str, str]:
+    """Who answers to which alias. One that is claimed twice, or is somebody's id, belongs to nobody."""
+    claims: dict[str, list[str]] = {}
+    for key, skill in skills.items():
+        for alias in dict.fromkeys(ids.key(one) for one in skill.document.aliases):
+            if reason := ids.fault(alias):
+                warnings.append(f"{skill.id}: alias {reason}")
+            elif alias in skills and alias != key:
+                warnings.append(f"{skill.id}: alias {alias!r} is the id of another skill")
+            else:
+                claims.setdefault(alias, []).append(key)
+    for alias, keys in claims.items():
+        if len(keys) > 1:
+            warnings.append(f"alias {alias!r} is claimed by {', '.join(skills[key].id for key in keys)}: nobody has it")
+    return {alias: keys[0] for alias, keys in claims.items() if len(keys) == 1}
+
+
+class Shelf:
+    """Where the library of this process stands: the newest one that could be read."""
+
+    def __init__(self, roots: Sequence[Root]) -> None:
+        self._roots = tuple(roots)
+        self._library: Library | None = None
+        self._checked_at = 0.0
+        self._turn = asyncio.Lock()
+
+    async def current(self) -> Library:
+        """The library as the folders are now, or were less than a second ago. Files are read in a thread.
+
+        The first call raises `NotADirectoryError` for a root that is missing; later ones keep what was read.
+        """
+        if self._library and time.monotonic() - self._checked_at < CHECK_EVERY_S:
+            return self._library
+        async with self._turn:
+            if not self._library or time.monotonic() - self._checked_at >= CHECK_EVERY_S:
+                self._library = await asyncio.to_thread(self._look, self._library)
+                self._checked_at = time.monotonic()
+        return self._library
+
+    def _look(self, before: Library | None) -> Library:
+        if before and not changed(_all(before.readings)):
+            return before
+        library = scan(self._roots, before)
+        if before is None or library.number != before.number or library.faults != before.faults:
+            _tell(library)
+        return library
+
+
+def _all(readings: Mapping[Path, tuple[Reading, ...]]) -> Iterator[Reading]:
+    return (reading for each in readings.values() for reading in each)
+
+
+def _tell(library: Library) -> None:
+    tiers = Counter(skill.tier for skill in library.skills.values())
+    log.info("skills: %s (%s), library %s", len(library.skills), dict(tiers), library.number)
+    for fault in library.faults:
+        log.warning("skills: %s", fault)
+    for warning in library.warnings:
+        log.warning("skills: %s", warning)

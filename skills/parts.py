@@ -1,0 +1,93 @@
+"""Parts: a long text in pieces that end where a reader would pause. Joined they are the text again."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+_FENCE: Final = re.compile(r"[ \t]*(?:[-*+>]|\d+[.)])?[ \t]*(`{3,}|~{3,})(.*)")
+_HEADING: Final = re.compile(r" {0,3}#{1,6}[ \t]+\S")
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading of the text, and where its line begins, counted in characters."""
+
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a text from `offset` on."""
+
+    text: str
+    offset: int
+    total: int
+    """Characters of the whole text."""
+    remaining: tuple[Heading, ...] = ()
+    """Headings after this part, code blocks left out."""
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.text)
+
+    @property
+    def is_last(self) -> bool:
+        return self.end == self.total
+
+
+class OffsetOutside(ValueError):
+    """An offset that is negative or past the end."""
+
+
+def part(text: str, offset: int, max_bytes: int) -> Part:
+    """The part of `text` that begins at `offset` (in characters) and has at most `max_bytes` of UTF-8.
+
+    It ends at a line's end outside code blocks; where a block is longer than the part, at a line's end; where a line
+    is, within it. Raises `OffsetOutside`.
+    """
+    if offset < 0 or (offset >= len(text) and offset > 0):
+        raise OffsetOutside(f"offset {offset} is outside: the text has {len(text)} characters, so 0 to {len(text) - 1}")
+    reach = offset + len(text[offset : offset + max_bytes].encode()[:max_bytes].decode(errors="ignore"))
+    lines = _lines(text)
+    end = reach
+    if reach < len(text):
+        ends = [line for line in lines if offset < line.end <= reach]
+        calm = [line.end for line in ends if not line.in_code]
+        end = calm[-1] if calm else ends[-1].end if ends else reach
+    headings = (Heading(line.start, text[line.start : line.end].strip()) for line in lines if line.is_heading)
+    return Part(text[offset:end], offset, len(text), tuple(one for one in headings if one.offset >= end))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    start: int
+    end: int
+    in_code: bool
+    """Whether a code block goes on after it."""
+    is_heading: bool
+
+
+def _lines(text: str) -> list[_Line]:
+    lines = []
+    fence = ""
+    for match in _LINE.finditer(text):
+        is_heading = not fence and bool(_HEADING.match(match[0]))
+        fence = _fence_after(match[0], fence)
+        lines.append(_Line(match.start(), match.end(), bool(fence), is_heading))
+    return lines
+
+
+def _fence_after(line: str, fence: str) -> str:
+    """The marker of the code block that is open after `line`, or nothing."""
+    found = _FENCE.match(line)
+    if not found:
+        return fence
+    marker, rest = found.groups()
+    if not fence:
+        return "" if marker[0] == "`" and "`" in rest else marker
+    closes = marker[0] == fence[0] and len(marker) >= len(fence) and not rest.strip()
+    return "" if closes else fence
