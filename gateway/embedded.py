@@ -31,8 +31,9 @@ from redis.exceptions import RedisError
 
 from config.settings import Settings
 from gateway.children import Child, start_child, stop_child
+from gateway.logs import log
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 STOP_S: Final = 10.0
 """How long a server may take to write its file and end."""
@@ -201,7 +202,7 @@ async def _keep_running(child: Child, command: Sequence[str], place: Path, data:
         while True:
             started = asyncio.get_running_loop().time()
             status = await child.wait()
-            log.error("the embedded server ended (status %s) and is started again", status)
+            log(logger, "embedded server ended, it is started again", logging.ERROR, status=status)
             if asyncio.get_running_loop().time() - started > STOP_S:
                 pause_s = 0.1
             while child.returncode is not None:
@@ -210,7 +211,7 @@ async def _keep_running(child: Child, command: Sequence[str], place: Path, data:
                 try:
                     child = await _start(command, place, data)
                 except NoServer as error:
-                    log.error("%s", error)  # noqa: TRY400 - it says all there is to say
+                    log(logger, str(error), logging.ERROR)
     finally:
         await stop_child(child, within_s=STOP_S)
 
@@ -224,7 +225,7 @@ async def _end_orphan(place: Path, data: Path) -> None:
         folder = str((await redis.config_get("dir"))["dir"])
         if Path(folder) != data:
             raise NoServer(f"a server that is not ours listens on {place}; its folder is {folder}")
-        log.warning("an embedded server was left behind and is stopped")
+        log(logger, "an embedded server was left behind and is stopped", logging.WARNING)
         await redis.shutdown(nosave=True)  # the append-only file is written all the same
         async with asyncio.timeout(STOP_S):
             while _listens(place):  # noqa: ASYNC110 - another process gives no event
