@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from config.settings import SkillsSettings
-from skills import ids
+from skills import document, ids
 from skills.folders import Fault, Reading, Root, Skill, changed, read_root
 
 BUILTIN: Final = Path(__file__).parent / "builtin"
@@ -218,3 +218,6 @@ def _tell(library: Library) -> None:
         log.warning("skills: %s", fault)
     for warning in library.warnings:
         log.warning("skills: %s", warning)
+    for skill in library.skills.values():
+        for remark in skill.document.warnings:
+            log.warning("skills: %s, line %d: %s", skill.folder / document.NAME, remark.line, remark.text)
