@@ -39,7 +39,9 @@ class Limits(Section):
     """Where a turn ends, whatever the model wants."""
 
     steps: int = Field(30, ge=1, le=1_000)
+    """Model calls of a turn."""
     turn_s: float = Field(600.0, gt=0)
+    """Time that a turn works; waiting for people does not count."""
     turn_tokens: int = Field(400_000, ge=1)
     """Input and output tokens of all model calls of a turn together."""
 
@@ -52,6 +54,7 @@ class Profile(Section):
     language: Language | None = None
     """Of notices and pages; without it, what the platform says of the person."""
     instructions: str = "You are deskmate, an assistant in a team's chat. Answer in the language of the message."
+    """What the model is told about itself and this channel."""
     model: str | None = None
     """Another model than `model.name` of the settings, at the same provider."""
     skills: list[Pattern] = []

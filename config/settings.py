@@ -120,9 +120,11 @@ class RedisSettings(Section):
     durability: Literal["everysec", "fsync"] = "everysec"
     """`everysec`: a power cut may lose about a second. `fsync`: nothing, each answer waits for the disk."""
     key_prefix: str = Field("dm", pattern=r"^[A-Za-z0-9_.-]{1,32}$")
+    """Begins every key of ours, so that several installations may share a server."""
     partitions: int = Field(1, ge=1, le=1024)
     """Fixed at the first start: a conversation's keys carry its partition."""
     timeout_s: float = Field(2.0, gt=0)
+    """The longest that one command may take before Redis counts as away."""
 
 
 class RqSettings(Section):
@@ -131,23 +133,36 @@ class RqSettings(Section):
     url: RedisAddress | None = None
     """By default the same server as the state's."""
     key_prefix: str = Field("dm:rq", pattern=r"^[A-Za-z0-9_.:{}-]{1,64}$")
+    """Begins RQ's keys, which are not in the conversations' partitions."""
     queue: str = Field("bells", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    """The queue's name, as `rq info` shows it."""
 
 
 class MailboxSettings(Section):
     """Times and limits of the mailbox (see ARCHITECTURE.md)."""
 
     lease_s: float = Field(6.0, gt=0)
+    """How long a worker owns a conversation without renewing; after a crash the next one begins this much later."""
     poll_s: float = Field(1.0, gt=0)
+    """How often a worker with a free place looks for work, bell or not."""
     bell_ms: int = Field(2_000, gt=0)
+    """After this an unanswered bell is rung again."""
     batch: int = Field(16, ge=1)
+    """How many conversations a worker claims at a time."""
     lag_ms: int = Field(100, gt=0)
+    """A worker whose loop lags more than this claims nothing new."""
     inbox_max: int = Field(100, ge=1)
+    """How many messages may wait in one conversation."""
     waiting_max: int = Field(10_000, ge=1)
+    """How many conversations may wait in one partition; beyond it the platform is asked to send again."""
     dedupe_s: int = Field(86_400, ge=1)
+    """How long an event is known, so that its repetition does nothing. At least as long as platforms repeat."""
     hold_back_ms: int = Field(0, ge=0)
+    """How long a new event waits before a worker may take it."""
     send_timeout_s: float = Field(5.0, gt=0)
+    """The longest that one send to a platform may take. Less than `lease_s`."""
     send_hold_s: float = Field(3.0, gt=0)
+    """A platform that asks for a longer pause than this does not hold a place meanwhile."""
     places_per_channel: int | None = Field(None, ge=1)
     """How many conversations of one channel may run at once; none: no cap."""
     retention_s: int = Field(30 * 86_400, ge=60)
@@ -168,30 +183,41 @@ class GatewaySettings(Section):
     """The HTTP side."""
 
     host: str = "127.0.0.1"
+    """The address to listen on."""
     port: int = Field(8080, ge=0, le=65535)
+    """The port to listen on; 0: any free one."""
     processes: int = Field(1, ge=1, le=64)
+    """Processes that share the port."""
     public_url: WebAddress | None = None
     """The address that platforms see, when a proxy stands in front."""
     body_max_bytes: int = Field(1_048_576, ge=1_024)
+    """A larger request is refused."""
     body_timeout_s: float = Field(5.0, gt=0)
+    """A request whose body takes longer is refused."""
     accept_timeout_s: float = Field(2.0, gt=0)
+    """How long a request waits for Redis before the platform is asked to send again."""
     shutdown_s: float = Field(10.0, gt=0)
+    """How long requests under way may still take when the gateway is stopped."""
 
 
 class ChatSettings(Section):
     """The built-in page `/chat`."""
 
     enabled: bool = True
+    """Whether the page is there at all."""
     password: Secret | None = None
     """With a password the page may be reached from elsewhere; without one it answers only to loopback."""
     stream_interval_ms: int = Field(60, ge=10)
+    """The shortest time between two updates of a growing answer."""
 
 
 class WorkerSettings(Section):
     """One worker process."""
 
     concurrency: int = Field(200, ge=1, le=10_000)
+    """How many turns run at once."""
     grace_s: float = Field(20.0, ge=0)
+    """How long turns may still take when the worker is stopped, before they are handed over."""
     processes: int = Field(1, ge=1, le=64)
     """How many worker processes `deskmate up` starts."""
 
@@ -200,15 +226,25 @@ class ModelSettings(Section):
     """Which model answers. `rehearsal` is offline, scripted and no model at all."""
 
     provider: str = Field("rehearsal", pattern=r"^[a-z][a-z0-9_]{0,31}$")
+    """`anthropic`, `rehearsal`, or another module of `workers/models`."""
     name: str = "rehearsal"
+    """The model's name, as the provider has it."""
     base_url: WebAddress | None = None
+    """Where the API is: any server that speaks it. By default the provider's own."""
     api_key: Secret | None = None
+    """Opens the API."""
     headers: dict[str, str] = {}
+    """Further headers of each request. What is written `$NAME` here is kept out of the logs."""
     answer_max_tokens: int = Field(4_096, ge=1)
+    """The longest answer to one call."""
     connect_timeout_s: float = Field(5.0, gt=0)
+    """The longest that connecting may take."""
     first_byte_timeout_s: float = Field(60.0, gt=0)
+    """The longest wait for an answer to begin."""
     idle_timeout_s: float = Field(60.0, gt=0)
+    """The longest pause within an answer."""
     max_retries: int = Field(2, ge=0, le=10)
+    """Quick retries of one call by the provider's SDK."""
     retry_for_s: float = Field(60.0, ge=0)
     """How long a turn goes on trying while the model is away, before the person gets a notice."""
     cache: bool = True
@@ -221,10 +257,15 @@ class WebFetchSettings(Section):
     allow_private: list[str] = []
     """Exact `host:port` exceptions to the rule that only public addresses are fetched."""
     ports: list[int] = [80, 443]
+    """The ports that may be fetched from."""
     timeout_s: float = Field(20.0, gt=0)
+    """The longest that a page may take, redirects included."""
     max_bytes: int = Field(2_000_000, ge=1_024)
+    """What is longer is cut."""
     max_characters: int = Field(20_000, ge=100)
+    """How much readable text the model gets at most."""
     max_redirects: int = Field(5, ge=0, le=20)
+    """How many redirects are followed; each is checked like the first address."""
 
 
 class ToolsSettings(Section):
@@ -233,6 +274,7 @@ class ToolsSettings(Section):
     timeout_s: float = Field(60.0, gt=0)
     """The longest that one call may take, whatever the tool."""
     result_max_characters: int = Field(30_000, ge=100)
+    """What is longer is cut before the model sees it."""
     web_fetch: WebFetchSettings = WebFetchSettings()
 
 
@@ -242,21 +284,27 @@ class SkillsSettings(Section):
     folder: Folder | None = None
     """The organisation's folder of skills; it takes precedence over the shipped ones."""
     body_max_bytes: int = Field(20_480, ge=1_024)
+    """A longer body is delivered in pieces."""
     budget_bytes: int = Field(65_536, ge=1_024)
+    """How much of skills a conversation may hold at once."""
     index_max_tokens: int = Field(4_000, ge=50)
+    """How long the list of skills in the system prompt may get."""
 
 
 class LogSettings(Section):
     """What the processes write to stderr."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least that is written."""
     format: Literal["text", "json"] = "text"
+    """`json`: an object a line, for machines."""
 
 
 class Connection(Section):
     """One account of ours on a platform. Further keys belong to the platform's own `Settings`."""
 
     platform: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")
+    """A module of `gateway/platforms`."""
     api_base: WebAddress | None = None
     """Where the platform's API is; each platform has its own default."""
 
@@ -268,7 +316,9 @@ class ChannelRule(Section):
     """Which profile a room gets: the first rule whose pattern fits `connection/channel` wins."""
 
     match: str = Field(min_length=1)
+    """`*` fits anything, as in `slack-main/*`; letters are compared exactly."""
     profile: str
+    """The profile's name."""
 
 
 class Settings(Section):
@@ -287,7 +337,9 @@ class Settings(Section):
     skills: SkillsSettings = SkillsSettings()
     log: LogSettings = LogSettings()
     connections: dict[ConnectionName, Connection] = {}
+    """Accounts on platforms, by a name of your choice, which is part of the webhook's address."""
     channels: list[ChannelRule] = []
+    """Which profile a room gets."""
     profiles: Folder | None = None
     """Folder of profiles; by default `profiles/` beside the settings file, then the shipped ones."""
 

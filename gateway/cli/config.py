@@ -15,10 +15,11 @@ from pydantic import SecretStr
 from config.checks import nearest
 from config.loading import Loaded, find, load
 from config.problems import ConfigError, Problem, short
+from config.reference import reference as tables
 from config.settings import ENVIRONMENT_DEFAULTS, Section
 from config.source import VARIABLE
 from gateway.cli import config_option, given_config, pass_loaded
-from gateway.connections import open_connections, platform_settings
+from gateway.connections import open_connections, platform_names, platform_settings
 
 
 @click.group()
@@ -69,6 +70,12 @@ def show(loaded: Loaded) -> None:
 def path() -> None:
     """Print which settings file is used."""
     click.echo(find(given_config()).absolute())
+
+
+@config.command()
+def reference() -> None:
+    """Print the tables of docs/settings.md: every key there is."""
+    click.echo(tables({name: platform_settings(name) for name in platform_names()}), nl=False)
 
 
 _SET = "(set)"
