@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from itertools import pairwise
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
