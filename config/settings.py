@@ -343,6 +343,13 @@ class Settings(Section):
     profiles: Folder | None = None
     """Folder of profiles; by default `profiles/` beside the settings file, then the shipped ones."""
 
+    @field_validator("connections", mode="after")
+    @classmethod
+    def _web_is_the_page(cls, given: dict[str, Connection]) -> dict[str, Connection]:
+        if "web" in given:
+            raise PydanticCustomError("across", "wanted: another name; web is the built-in page's own", {"key": "web"})
+        return given
+
     @field_validator("connections", mode="before")
     @classmethod
     def _leave_further_keys_to_the_platform(cls, given: Any) -> Any:

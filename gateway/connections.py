@@ -6,16 +6,19 @@ import importlib
 import pkgutil
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import gateway.platforms
 from config.settings import Connection
 
 if TYPE_CHECKING:
     from config.loading import Loaded
-    from gateway.platforms import Platform
+    from gateway.platforms import Adapter, Outside, Platform
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+PAGE: Final = ("web", "webchat")
+"""Connection and platform of the built-in page. It is set up in the section `chat`, not among the connections."""
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,30 +31,40 @@ class Opened:
 
 
 def platform_names() -> list[str]:
-    """The platforms that exist: one for each module, found without importing any."""
-    return sorted(
-        module.name for module in pkgutil.iter_modules(gateway.platforms.__path__) if _NAME.fullmatch(module.name)
-    )
-
-
-def platform(name: str) -> Platform:
-    """The module of a platform. Raises `LookupError`, its arguments being the names that exist."""
-    names = platform_names()
-    if name not in names:
-        raise LookupError(*names)
-    return cast("Platform", importlib.import_module(f"gateway.platforms.{name}"))
+    """The platforms that a connection may name: one for each module, found without importing any."""
+    names = (module.name for module in pkgutil.iter_modules(gateway.platforms.__path__))
+    return sorted(name for name in names if _NAME.fullmatch(name) and name != PAGE[1])
 
 
 def platform_settings(name: str) -> type[Connection]:
-    """What `config.loading.load` wants to know about platforms. Raises `LookupError` as `platform` does."""
-    return cast("type[Connection]", platform(name).Settings)
+    """The keys of a connection on this platform. Raises `LookupError`, its arguments being the names that exist."""
+    names = platform_names()
+    if name not in names:
+        raise LookupError(*names)
+    return cast("type[Connection]", _module(name).Settings)
 
 
 def open_connections(loaded: Loaded) -> dict[str, Opened]:
-    """All connections of the settings, by name. Raises `ConfigError`: a connection without its secret is refused."""
-    return {
+    """All connections by name, the built-in page's too. Raises `ConfigError`: none is opened without its secret."""
+    opened = {
         name: Opened(
-            name, platform(written.platform), loaded.section(("connections", name), platform_settings(written.platform))
+            name, _module(written.platform), loaded.section(("connections", name), platform_settings(written.platform))
         )
         for name, written in loaded.settings.connections.items()
     }
+    chat = loaded.settings.chat
+    if chat.enabled:
+        name, platform = PAGE
+        module = _module(platform)
+        settings = module.Settings.model_validate({"platform": platform, "stream_interval_ms": chat.stream_interval_ms})
+        opened[name] = Opened(name, module, cast("Connection", settings))
+    return opened
+
+
+def adapters(loaded: Loaded, outside: Outside) -> dict[str, Adapter]:
+    """An adapter for each connection, by the connection's name. Raises `ConfigError`."""
+    return {name: one.platform.Adapter(name, one.settings, outside) for name, one in open_connections(loaded).items()}
+
+
+def _module(platform: str) -> Platform:
+    return cast("Platform", importlib.import_module(f"gateway.platforms.{platform}"))

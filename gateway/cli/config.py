@@ -53,8 +53,9 @@ def check(ctx: click.Context) -> None:
 def show(loaded: Loaded) -> None:
     """Print the settings in force, defaults included, as YAML. Secrets are told by name only."""
     tree = _plain(loaded.settings, loaded.source.tree)
-    for name, opened in open_connections(loaded).items():
-        tree["connections"][name] = _plain(opened.settings, loaded.source.written(("connections", name)))
+    opened = open_connections(loaded)
+    for name in loaded.settings.connections:
+        tree["connections"][name] = _plain(opened[name].settings, loaded.source.written(("connections", name)))
     for (section, key), variable in ENVIRONMENT_DEFAULTS.items():
         if tree[section][key] == _SET:
             tree[section][key] = f"${variable} (set)"
