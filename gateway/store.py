@@ -144,9 +144,9 @@ def open_store(url: str, layout: Layout, *, timeout_s: float) -> Store:
         max_connections=32,
         timeout=timeout_s,
         socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
-        socket_keepalive=True,
         health_check_interval=0,
         retry=Retry(NoBackoff(), 0),
+        # what only TCP has; redis-py refuses it for a Unix socket
+        **({} if url.startswith("unix:") else {"socket_connect_timeout": timeout_s, "socket_keepalive": True}),
     )
     return Store(Redis(connection_pool=pool), layout)

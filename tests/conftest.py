@@ -10,11 +10,10 @@ import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from redis.asyncio import Redis
 
 from gateway.children import leashed
 from gateway.embedded import find_program, server_command, socket_path, socket_url
-from gateway.store import Layout, Store
+from gateway.store import Layout, Store, open_store
 
 NEEDS = {
     "browser": (("chromium", "chromium-browser", "google-chrome"), "apt-get install chromium"),
@@ -70,7 +69,7 @@ def layout() -> Layout:
 @pytest.fixture
 async def store(redis_url: str, layout: Layout) -> AsyncIterator[Store]:
     """A store in a corner of its own."""
-    opened = Store(Redis.from_url(redis_url, socket_timeout=5.0), layout)
+    opened = open_store(redis_url, layout, timeout_s=5.0)
     yield opened
     await opened.close()
 
