@@ -105,7 +105,7 @@ async def machine(settings: Settings, config: Path) -> AsyncIterator[Machine]:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(_keep(post, {**environment(), **own}), name=post.name) for post in posts]
-                yield Machine(_reachable(host), port, url)
+                yield Machine(reachable(host), port, url)
                 for task in tasks:
                     task.cancel()
         except BaseExceptionGroup as several:
@@ -160,5 +160,6 @@ async def _keep(post: _Post, variables: dict[str, str]) -> None:
         await asyncio.sleep(pause_s)
 
 
-def _reachable(host: str) -> str:
+def reachable(host: str) -> str:
+    """The address of this machine for a host to listen on, which may mean all addresses."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - not bound here

@@ -1,0 +1,248 @@
+"""`deskmate doctor`: look at everything that deskmate needs, and say what to do about what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Any, Final
+
+import aiohttp
+import click
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from config.loading import Loaded, load
+from config.problems import ConfigError
+from config.settings import Settings
+from gateway.checks import Finding, check_server
+from gateway.cli import Stop, config_option, given_config
+from gateway.connections import Opened, open_connections, platform_settings
+from gateway.conversation.mailbox import Mailbox
+from gateway.embedded import NoServer, find_program, redis_url, socket_path, socket_url
+from gateway.feed import Feed
+from gateway.machine import Machine, PortTaken, free_port, reachable
+from gateway.platforms import ConnectionRefused, Outside
+from gateway.store import Layout, Store, Unreachable, open_store
+
+OUTSIDE_S: Final = 15.0
+"""The longest wait for a platform or a model."""
+LATENCY_MAX_MS: Final = 5.0
+CLOCK_MAX_S: Final = 2.0
+"""Signed webhooks are refused past five minutes; two seconds of difference say that nobody sets the clock."""
+MARKS: Final = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@config_option
+def doctor(as_json: bool) -> None:
+    """Check settings, Redis, credentials, model, sandbox, clock, folders and ports. Exit code 1 if anything fails."""
+    try:
+        loaded = load(given_config(), platforms=platform_settings)
+    except ConfigError as error:
+        findings = [Finding("fail", "settings", str(problem), "correct it") for problem in error.problems]
+    else:
+        findings = [Finding("ok", "settings", str(loaded.path)), *asyncio.run(examine(loaded))]
+    failed = [finding for finding in findings if finding.level == "fail"]
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2, ensure_ascii=False))
+    else:
+        for finding in findings:
+            _print(finding)
+    if failed:
+        raise Stop(f"{len(failed)} of {len(findings)} checks failed.")
+
+
+async def examine(loaded: Loaded) -> list[Finding]:
+    """All findings but those of the settings file itself, in the order in which one would mend them."""
+    settings = loaded.settings
+    findings = [check_folder(settings), await check_port(settings), check_exceptions(settings)]
+    try:
+        url = redis_url(settings)
+    except NoServer:
+        url = None
+        findings.append(no_redis(settings))
+    async with _outside(settings, url) as (store, outside):
+        if url:
+            findings += await check_redis(store, settings)
+        connections = [check_connection(opened, outside) for opened in open_connections(loaded).values()]
+        findings += await asyncio.gather(*connections, check_model(settings), check_sandbox())
+    return findings
+
+
+def check_folder(settings: Settings) -> Finding:
+    """Can the data folder be written? It matters where the embedded server is used."""
+    data = settings.data.resolve()
+    if settings.redis.url:
+        return Finding("ok", "data folder", "not used: redis.url is set")
+    there = next(folder for folder in (data, *data.parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        return Finding("fail", "data folder", f"{there}: {error.strerror}", "set data to a folder that is ours")
+    free_mb = shutil.disk_usage(there).free // 1_000_000
+    if free_mb < 500:
+        return Finding("warn", "data folder", f"{data}: {free_mb} MB left on its disk", "make room")
+    return Finding("ok", "data folder", str(data))
+
+
+async def check_port(settings: Settings) -> Finding:
+    """Is the gateway's port free, or is it the gateway that listens there?"""
+    host, port = settings.gateway.host, settings.gateway.port
+    about = f"port {port}"
+    try:
+        free_port(host, port)
+    except PortTaken as error:
+        if await Machine(reachable(host), port, redis_url="").readiness():
+            return Finding("ok", about, "a gateway listens there")
+        return Finding("fail", about, str(error), "stop what uses it, or set gateway.port")
+    return Finding("ok", about, f"free on {host}; no gateway runs")
+
+
+def check_exceptions(settings: Settings) -> Finding:
+    """Holes in the rule that only public addresses are fetched are shown every time."""
+    holes = settings.tools.web_fetch.allow_private
+    if not holes:
+        return Finding("ok", "web_fetch", "fetches public addresses only")
+    advice = "remove from tools.web_fetch.allow_private what is not meant for everybody in the chat"
+    return Finding("warn", "web_fetch", f"may also fetch {', '.join(holes)}", advice)
+
+
+def no_redis(settings: Settings) -> Finding:
+    """Nothing to connect to: could the embedded server start?"""
+    try:
+        program = find_program()
+    except NoServer as error:
+        return Finding("fail", "redis", str(error), "one of the three")
+    text = f"none runs; `deskmate up` starts {program.kind} {program.version} in {settings.data.resolve()}"
+    return Finding("ok", "redis", text)
+
+
+async def check_redis(store: Store, settings: Settings) -> list[Finding]:
+    """Version, eviction, persistence; then distance, clock and who works."""
+    findings = await check_server(store.redis, settings)
+    if findings[0].about == "redis":  # it does not answer
+        return findings
+    with contextlib.suppress(RedisError, OSError, Unreachable):
+        findings += [
+            await _latency(store.redis),
+            await _clock(store.redis),
+            await _workers(Mailbox(store, settings.mailbox)),
+        ]
+    return findings
+
+
+async def check_connection(opened: Opened, outside: Outside) -> Finding:
+    """Does the platform take our credentials, and who are we there?"""
+    about = f"connection {opened.name}"
+    try:
+        async with asyncio.timeout(OUTSIDE_S):
+            me = await opened.platform.Adapter(opened.name, opened.settings, outside).identity()
+    except ConnectionRefused as error:
+        return Finding("fail", about, str(error), f"check connections.{opened.name}")
+    except TimeoutError:
+        return Finding("fail", about, f"no answer within {OUTSIDE_S:.0f} s", "check api_base and the network")
+    return Finding("ok", about, f"{opened.settings.platform}: we are {me.name or me.id}")
+
+
+async def check_model(settings: Settings) -> Finding:
+    """One cheap call. The module is imported here by name: nothing else of the gateway loads the model's SDK."""
+    provider = settings.model.provider
+    try:
+        module: Any = importlib.import_module(f"workers.models.{provider}")
+    except ModuleNotFoundError as error:
+        why = f"there is no provider {provider!r}" if provider in str(error.name) else f"{error.name} is missing"
+        return Finding("fail", "model", why, "set model.provider")
+    failure: type[Exception] = importlib.import_module("workers.models").ModelError
+    try:
+        async with asyncio.timeout(OUTSIDE_S):
+            model = module.open_model(settings.model)
+            try:
+                said = await model.check()
+            finally:
+                await model.close()
+    except failure as error:
+        return Finding("fail", "model", str(error), "check model.api_key, model.name and model.base_url")
+    except TimeoutError:
+        return Finding("fail", "model", f"no answer within {OUTSIDE_S:.0f} s", "check model.base_url")
+    if provider == "rehearsal":
+        advice = "set model.provider: anthropic, and ANTHROPIC_API_KEY in the environment"
+        return Finding("warn", "model", "rehearsal: offline and scripted, no model at all", advice)
+    return Finding("ok", "model", said)
+
+
+async def check_sandbox() -> Finding:
+    """Is there a cage for programs, and does the kernel let us build it?"""
+    follows = "programs inside skills are not run"
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        return Finding("warn", "sandbox", f"no bwrap: {follows}", "apt-get install bubblewrap, if you want them")
+    tried = await asyncio.create_subprocess_exec(
+        *(bwrap, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "true"),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, said = await tried.communicate()
+    if tried.returncode:
+        why = said.decode(errors="replace").strip().rpartition("\n")[2]
+        return Finding("warn", "sandbox", f"{why}; {follows}", "allow unprivileged user namespaces")
+    return Finding("ok", "sandbox", f"{bwrap} works")
+
+
+async def _latency(redis: Redis) -> Finding:
+    took_ms = []
+    for _ in range(20):
+        before = time.perf_counter()
+        await redis.ping()
+        took_ms.append((time.perf_counter() - before) * 1_000)
+    middle = statistics.median(took_ms)
+    if middle > LATENCY_MAX_MS:
+        return Finding("warn", "redis: latency", f"{middle:.1f} ms a question", "bring Redis and deskmate together")
+    return Finding("ok", "redis: latency", f"{middle:.2f} ms a question")
+
+
+async def _clock(redis: Redis) -> Finding:
+    before = time.time()
+    seconds, microseconds = await redis.time()
+    off_s = seconds + microseconds / 1e6 - (before + time.time()) / 2
+    if abs(off_s) > CLOCK_MAX_S:
+        text = f"Redis' clock is {abs(off_s):.1f} s {'ahead of' if off_s > 0 else 'behind'} ours"
+        return Finding("warn", "clock", text, "let NTP set both: signed webhooks with a wrong time are refused")
+    return Finding("ok", "clock", f"{abs(off_s) * 1_000:.0f} ms from Redis' clock")
+
+
+async def _workers(mailbox: Mailbox) -> Finding:
+    if workers := await mailbox.workers():
+        return Finding("ok", "workers", f"{len(workers)} at work")
+    return Finding("warn", "workers", "none: messages are kept and not answered", "start `deskmate worker`")
+
+
+@asynccontextmanager
+async def _outside(settings: Settings, url: str | None) -> AsyncIterator[tuple[Store, Outside]]:
+    layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
+    nobody = socket_url(socket_path(settings.data))
+    store = open_store(url or nobody, layout, timeout_s=settings.redis.timeout_s)  # connects when first used
+    feed = Feed(store)
+    try:
+        async with aiohttp.ClientSession(trust_env=False) as http:
+            yield store, Outside(http, feed)
+    finally:
+        await feed.close()
+        await store.close()
+
+
+def _print(finding: Finding) -> None:
+    word, colour = MARKS[finding.level]
+    click.echo(f"{click.style(word, fg=colour)}  {finding.about:<18}  {finding.text}")
+    if finding.advice:
+        click.echo(f"{'':24}  -> {finding.advice}")

@@ -1,0 +1,170 @@
+"""`deskmate doctor` says what is wrong and what to do, on real servers."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pydantic import SecretStr
+
+from config.loading import load
+from config.settings import Connection, GatewaySettings, ModelSettings, RedisSettings, Settings
+from gateway.checks import Finding
+from gateway.cli import run
+from gateway.cli.doctor import (
+    check_connection,
+    check_exceptions,
+    check_folder,
+    check_model,
+    check_port,
+    check_redis,
+    check_sandbox,
+    examine,
+)
+from gateway.connections import Opened
+from gateway.conversation.mailbox import Mailbox
+from gateway.events import Actor
+from gateway.platforms import ConnectionRefused, Outside, Platform
+from gateway.store import Store
+from tests.harness.fake_model import FakeModel
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "deskmate.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as server:  # bound, but not listening: who connects is told at once
+        server.bind(("127.0.0.1", 0))
+        yield server.getsockname()[1]
+
+
+async def test_a_machine_where_nothing_runs_yet_is_well(tmp_path: Path, unused_port: int) -> None:
+    file = written(tmp_path, f"data: data\ngateway: {{port: {unused_port}}}\n")
+    findings = await examine(load(file, variables={}))
+    assert [finding for finding in findings if finding.level == "fail"] == []
+    (redis,) = (finding for finding in findings if finding.about == "redis")
+    assert "deskmate up" in redis.text
+    assert str(tmp_path / "data") in redis.text
+
+
+async def test_a_running_redis_is_looked_at_and_workers_are_counted(store: Store) -> None:
+    settings = Settings()
+    findings = {finding.about: finding for finding in await check_redis(store, settings)}
+    assert set(findings) >= {"redis: version", "redis: eviction", "redis: persistence", "redis: latency", "clock"}
+    assert findings["workers"].level == "warn"
+    assert "deskmate worker" in findings["workers"].advice
+
+    await Mailbox(store, settings.mailbox).beat("somebody")
+    findings = {finding.about: finding for finding in await check_redis(store, settings)}
+    assert {finding.level for finding in findings.values()} == {"ok"}
+
+
+async def test_a_port_that_something_else_uses_fails(taken_port: int) -> None:
+    found = await check_port(Settings(gateway=GatewaySettings(port=taken_port)))
+    assert found.level == "fail"
+    assert "gateway.port" in found.advice
+
+
+def test_a_folder_that_can_not_be_written_fails(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert check_folder(Settings(data=tmp_path / "file" / "data")).level == "fail"
+    assert check_folder(Settings(data=tmp_path / "new" / "data")).level == "ok"
+    assert not (tmp_path / "new").exists()
+
+
+def test_exceptions_of_web_fetch_are_always_shown() -> None:
+    settings = Settings.model_validate({"tools": {"web_fetch": {"allow_private": ["10.0.0.7:8000"]}}})
+    found = check_exceptions(settings)
+    assert (found.level, "10.0.0.7:8000" in found.text) == ("warn", True)
+
+
+class Platformlet:
+    """A platform's module as far as the doctor uses it."""
+
+    def __init__(self, answer: Actor | Exception) -> None:
+        self.answer = answer
+
+    def Adapter(self, *_: Any) -> SimpleNamespace:  # noqa: N802 - the contract's name
+        return SimpleNamespace(identity=self.identity)
+
+    async def identity(self) -> Actor:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "level", "text"),
+    [
+        (Actor("U1", name="desk"), "ok", "we are desk"),
+        (ConnectionRefused("invalid_auth"), "fail", "invalid_auth"),
+    ],
+)
+async def test_each_connection_is_asked_who_we_are(answer: Actor | Exception, level: str, text: str) -> None:
+    opened = Opened("slack-main", cast("Platform", Platformlet(answer)), Connection(platform="slack"))
+    found = await check_connection(opened, cast("Outside", None))
+    assert found.level == level
+    assert text in found.text
+    assert "slack-main" in found.about
+
+
+async def test_a_wrong_key_of_the_model_fails_and_is_not_printed() -> None:
+    async with FakeModel(key="right") as server:
+        wrong = ModelSettings(
+            provider="anthropic", name="m", base_url=server.url, api_key=SecretStr("sk-wrong-key"), max_retries=0
+        )
+        found = await check_model(Settings(model=wrong))
+        assert found.level == "fail"
+        assert "model.api_key" in found.advice
+        assert "sk-wrong-key" not in str(found)
+        right = wrong.model_copy(update={"api_key": SecretStr("right")})
+        assert (await check_model(Settings(model=right))).level == "ok"
+
+
+async def test_an_unknown_provider_fails() -> None:
+    found = await check_model(Settings(model=ModelSettings(provider="nobody")))
+    assert (found.level, found.text) == ("fail", "there is no provider 'nobody'")
+
+
+@pytest.mark.sandbox
+async def test_the_sandbox_is_tried() -> None:
+    assert (await check_sandbox()).about == "sandbox"
+
+
+def test_every_problem_of_the_settings_is_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path, "gatewey: {}\nworker: {concurrency: many}\n")
+    assert run(["--config", str(file), "doctor", "--json"]) == 1
+    findings = [Finding(**found) for found in json.loads(capsys.readouterr().out)]
+    assert [finding.about for finding in findings] == ["settings", "settings"]
+    assert "gatewey" in findings[0].text
+    assert "concurrency" in findings[1].text
+
+
+def test_what_is_printed_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str], taken_port: int) -> None:
+    file = written(tmp_path, f"data: data\ngateway: {{port: {taken_port}}}\n")
+    assert run(["--config", str(file), "doctor"]) == 1
+    said = capsys.readouterr()
+    assert f"FAIL  port {taken_port}" in said.out
+    assert "-> stop what uses it, or set gateway.port" in said.out
+    assert "checks failed" in said.err
+
+
+async def test_a_redis_that_is_away_is_one_failure(tmp_path: Path, unused_port: int) -> None:
+    away = f"redis://127.0.0.1:{unused_port}"
+    file = written(tmp_path, "gateway: {port: 0}\n")
+    findings = await examine(load(file, variables={"REDIS_URL": away}))
+    assert [finding.about for finding in findings if finding.level == "fail"] == ["redis"]
+
+
+def test_settings_without_url_do_not_use_the_folder() -> None:
+    settings = Settings(redis=RedisSettings(url=SecretStr("redis://127.0.0.1")))
+    assert "not used" in check_folder(settings).text
