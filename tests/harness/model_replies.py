@@ -130,9 +130,9 @@ def _cut(block: Mapping[str, Any], pieces: int) -> tuple[dict[str, Any], list[di
 
 
 def _pieces(text: str, count: int) -> list[str]:
-    """The text in `count` pieces of almost one length, fewer if it is too short."""
-    size = max(1, -(-len(text) // max(1, count)))
-    return [text[start : start + size] for start in range(0, len(text), size)]
+    """The text in `count` pieces of almost one length; fewer only if it has fewer characters."""
+    ends = [len(text) * number // count for number in range(count + 1)]
+    return [text[start:end] for start, end in itertools.pairwise(ends) if end > start]
 
 
 def as_json(value: Any) -> bytes:

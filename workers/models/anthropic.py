@@ -70,19 +70,48 @@ def open_model(settings: ModelSettings) -> AnthropicModel:
 
 
 class _Http(DefaultAioHttpClient):
-    """The SDK's client with a limit for the first byte. The SDK tries again when it passes."""
+    """The SDK's client, which waits so long for the first byte and so long for each further piece, whatever the total.
 
-    def __init__(self, first_byte_s: float, **options: Any) -> None:
+    The SDK tries again when the first does not come.
+    """
+
+    def __init__(self, first_byte_s: float, idle_s: float, **options: Any) -> None:
         super().__init__(**options)
         self._first_byte_s = first_byte_s
+        self._idle_s = idle_s
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
-        """Until the answer's head is there; of an answer that is not streamed, all of it."""
         try:
             async with asyncio.timeout(self._first_byte_s):
-                return await super().send(request, **how)
+                response = await super().send(request, **how)
         except TimeoutError:
             raise httpx2.ReadTimeout(f"no first byte within {self._first_byte_s:g} s", request=request) from None
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Watched(response.stream, self._idle_s)
+        return response
+
+
+class _Watched(httpx2.AsyncByteStream):
+    """A body that must not be silent for longer. Only waiting counts, not what the reader does in between."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, idle_s: float) -> None:
+        self._body = body
+        self._idle_s = idle_s
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        pieces = aiter(self._body)
+        while True:
+            try:
+                async with asyncio.timeout(self._idle_s):
+                    piece = await anext(pieces, None)
+            except TimeoutError:
+                raise httpx2.ReadTimeout(f"nothing came for {self._idle_s:g} s") from None
+            if piece is None:
+                return
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
 
 
 class AnthropicModel:
@@ -92,7 +121,6 @@ class AnthropicModel:
 
     def __init__(self, settings: ModelSettings) -> None:
         self._name = settings.name
-        self._idle_s = settings.idle_timeout_s
         self._key = settings.api_key.get_secret_value() if settings.api_key else ""
         self._base_url = (settings.base_url or DEFAULT_BASE_URL).rstrip("/").removesuffix("/v1")
         self._client = AsyncAnthropic(
@@ -107,6 +135,7 @@ class AnthropicModel:
             open_telemetry=False,
             http_client=_Http(
                 settings.first_byte_timeout_s,
+                settings.idle_timeout_s,
                 # The key goes where the settings say and nowhere else: no redirects, no proxies from the environment.
                 follow_redirects=False,
                 trust_env=False,
@@ -162,13 +191,7 @@ class AnthropicModel:
         await self._client.close()
 
     async def _events(self, response: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:
-        events = AsyncStream.raw_events(response)
-        while True:
-            # Around each event, not around the loop: this timer must not run while the caller has the word.
-            async with asyncio.timeout(self._idle_s):
-                event = await anext(events, None)
-            if event is None:
-                return
+        async for event in AsyncStream.raw_events(response):
             if event.data:
                 parsed: dict[str, Any] = json.loads(event.data)
                 if parsed["type"] == "error":
@@ -177,13 +200,11 @@ class AnthropicModel:
 
     @contextmanager
     def _faults_named(self) -> Iterator[None]:
-        """What may go wrong while the stream is read, as `ModelError`."""
+        """What goes wrong while the stream is read, as `ModelError`."""
         try:
             yield
-        except TimeoutError:
-            raise ModelError(f"nothing came for {self._idle_s:g} s", passing=True, kind="stalled") from None
         except httpx2.TimeoutException as error:
-            raise ModelError(f"nothing came in time: {error!r}", passing=True, kind="stalled") from None
+            raise ModelError(str(error), passing=True, kind="stalled") from None
         except (httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
             raise ModelError(f"the stream was cut: {error!r}", passing=True, kind="broken") from None
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
