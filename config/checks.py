@@ -100,10 +100,11 @@ def _problem(source: Source, base: At, model: type[Section], error: Any) -> Prob
     loc: At = error["loc"]
     kind: str = error["type"]
     context: Mapping[str, Any] = error.get("ctx", {})
+    if "key" in context:  # the section's own check tells which key is to blame
+        loc = (*loc, context["key"])
     if kind == "across":
-        return source.problem(
-            (*base, *loc, context["key"]), _refused(source, (*base, *loc, context["key"]), None), error["msg"]
-        )
+        at = (*base, *loc)
+        return source.problem(at, _refused(source, at, None), error["msg"])
     depth, annotation, rules = _walk(model, loc)
     at = (*base, *loc[:depth])
     if kind == "extra_forbidden":

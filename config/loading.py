@@ -99,7 +99,8 @@ def load(
     if problems or settings is None:
         raise ConfigError(_sorted(problems))
     secret_values.update(secrets(settings))
-    secret_values.update(one for one in settings.model.headers.values() if isinstance(one, Variable))
+    headers = filled["model"].get("headers") or {}
+    secret_values.update(str(one) for one in headers.values() if isinstance(one, Variable))
     return Loaded(settings, found.profiles, source, found.sources, secret_values, filled)
 
 
@@ -131,12 +132,18 @@ def _connection(
     try:
         model = platforms(platform)
     except LookupError as error:
-        known = [str(one) for one in error.args]
-        what = f"there is no platform {platform!r}"
-        return [source.problem((*at, "platform"), what, f"there are: {', '.join(known)}", nearest(platform, known))]
+        return [no_platform(source, name, platform, error)]
     made, problems = check(source, written, at, model)
     secret_values.update(secrets(made))
     return problems
+
+
+def no_platform(source: Source, connection: str, platform: str, error: LookupError) -> Problem:
+    """What is wrong with a connection whose platform does not exist; `error` holds the names that do."""
+    known = [str(one) for one in error.args]
+    at = ("connections", connection, "platform")
+    wanted = f"there are: {', '.join(known)}"
+    return source.problem(at, f"there is no platform {platform!r}", wanted, nearest(platform, known))
 
 
 def _unknown_profiles(source: Source, filled: Mapping[str, Any], found: Found) -> list[Problem]:

@@ -7,6 +7,7 @@ Each class is one section of `deskmate.yaml`, each attribute one key. Suffixes c
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
@@ -102,6 +103,8 @@ def _split(address: str) -> Any:
         return None
     return parts
 
+
+_OPENS: Final = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
 
 Secret = Annotated[SecretStr, BeforeValidator(_only_named)]
 """Written `$NAME` in the file. Code that builds a section itself passes a `SecretStr`."""
@@ -249,6 +252,14 @@ class ModelSettings(Section):
     """How long a turn goes on trying while the model is away, before the person gets a notice."""
     cache: bool = True
     """Mark the stable beginning of each request for the provider's prompt cache."""
+
+    @field_validator("headers", mode="before")
+    @classmethod
+    def _headers_that_open_doors_are_secrets(cls, given: Any, info: ValidationInfo) -> Any:
+        for name, value in given.items() if isinstance(given, Mapping) and info.context is not None else ():
+            if _OPENS.search(str(name)) and isinstance(value, str) and not isinstance(value, Variable):
+                raise PydanticCustomError("secret_in_file", "a secret may not stand in the file", {"key": name})
+        return given
 
 
 class WebFetchSettings(Section):

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 import gateway.platforms
+from config.loading import Loaded, no_platform
+from config.problems import ConfigError
 from config.settings import Connection
 
 if TYPE_CHECKING:
-    from config.loading import Loaded
     from gateway.platforms import Adapter, Outside, Platform
 
 PAGE: Final = ("web", "webchat")
@@ -46,12 +47,13 @@ def platform_settings(name: str) -> type[Connection]:
 
 def open_connections(loaded: Loaded) -> dict[str, Opened]:
     """All connections by name, the built-in page's too. Raises `ConfigError`: none is opened without its secret."""
-    opened = {
-        name: Opened(
-            name, _module(written.platform), loaded.section(("connections", name), platform_settings(written.platform))
-        )
-        for name, written in loaded.settings.connections.items()
-    }
+    opened: dict[str, Opened] = {}
+    for name, written in loaded.settings.connections.items():
+        try:
+            model = platform_settings(written.platform)
+        except LookupError as error:
+            raise ConfigError([no_platform(loaded.source, name, written.platform, error)]) from None
+        opened[name] = Opened(name, _module(written.platform), loaded.section(("connections", name), model))
     chat = loaded.settings.chat
     if chat.enabled:
         name, platform = PAGE

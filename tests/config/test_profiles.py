@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config.loading import load
+from config.problems import ConfigError
+from config.profiles import profile_for
+from config.settings import ChannelRule
+
+
+def test_the_first_rule_that_fits_the_room_counts() -> None:
+    rules = [
+        ChannelRule(match="slack-main/C1", profile="one"),
+        ChannelRule(match="slack-main/*", profile="rest"),
+        ChannelRule(match="*/D[12]", profile="direct"),
+    ]
+    assert profile_for(rules, "slack-main", "C1") == "one"
+    assert profile_for(rules, "slack-main", "c1") == "rest"
+    assert profile_for(rules, "slack-other", "C1") == "default"
+    assert profile_for(rules, "tg", "D2") == "direct"
+    assert profile_for([], "tg", "D2") == "default"
+
+
+def test_profiles_beside_the_settings_come_before_the_shipped_ones(tmp_path: Path) -> None:
+    settings = tmp_path / "deskmate.yaml"
+    settings.write_text("channels: [{match: 'a/*', profile: finance}]\n")
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text("tools: []\n")
+    (tmp_path / "profiles/finance.yaml").write_text("skills: [finance/*]\nlimits: {steps: 3}\n")
+    loaded = load(settings, variables={})
+    assert loaded.profile_for("b", "c").tools == []
+    finance = loaded.profile_for("a", "c")
+    assert (finance.name, finance.skills, finance.limits.steps) == ("finance", ["finance/*"], 3)
+
+
+def test_a_folder_that_the_settings_name_is_used_instead_and_must_exist(tmp_path: Path) -> None:
+    settings = tmp_path / "deskmate.yaml"
+    settings.write_text("profiles: rules\n")
+    with pytest.raises(ConfigError, match=r"deskmate\.yaml:1: profiles: there is no folder"):
+        load(settings, variables={})
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules/quiet.yaml").write_text("thread_follow: false\n")
+    assert set(load(settings, variables={}).profiles) == {"default", "quiet"}
+
+
+def test_mistakes_in_profiles_and_settings_are_told_together(tmp_path: Path) -> None:
+    settings = tmp_path / "deskmate.yaml"
+    settings.write_text("log: {level: loud}\nchannels:\n  - {match: '*', profile: finanse}\n")
+    profiles = tmp_path / "profiles"
+    profiles.mkdir()
+    (profiles / "finance.yaml").write_text("skils: ['*']\nqueue:\n  mode: colect\n")
+    (profiles / "Bad Name.yaml").write_text("tools: []\n")
+    (profiles / "other.yaml").write_text("name: another\ntools: [Web]\n")
+    (profiles / "void.yaml").write_text("")
+    with pytest.raises(ConfigError) as caught:
+        load(settings, variables={})
+    told = [(Path(one.file).name, one.line, one.key, one.nearest) for one in caught.value.problems]
+    assert told == [
+        ("deskmate.yaml", 1, "log.level", None),
+        ("deskmate.yaml", 3, "channels[0].profile", "finance"),
+        ("Bad Name.yaml", None, "", None),
+        ("finance.yaml", 1, "skils", "skills"),
+        ("finance.yaml", 3, "queue.mode", "collect"),
+        ("other.yaml", 1, "name", None),
+        ("other.yaml", 2, "tools[0]", None),
+        ("void.yaml", 1, "", None),
+    ]
+
+
+def test_a_profile_reads_nothing_from_the_environment(tmp_path: Path) -> None:
+    settings = tmp_path / "deskmate.yaml"
+    settings.write_text("log: {}\n")
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text("instructions: $HOME\n")
+    assert load(settings, variables={"HOME": "/root"}).profile_for("a", "b").instructions == "$HOME"
