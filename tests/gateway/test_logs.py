@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import aiohttp
+import pytest
+
+from config.settings import LogSettings
+from gateway.logs import LINE_MAX_BYTES, log, start_logging
+
+TOKEN = "123456:AA-canary/token+x"
+Start = Callable[..., io.StringIO]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts logging into a text; the process's own logging is put back afterwards."""
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level, sys.excepthook, logging.raiseExceptions)
+    names = ("config", "skills", "gateway", "workers", "rq", "aiohttp")
+    levels = {name: logging.getLogger(name).level for name in names}
+
+    def begin(form: Literal["text", "json"] = "json", level: Any = "info", secrets: Any = ()) -> io.StringIO:
+        stream = io.StringIO()
+        start_logging(LogSettings(format=form, level=level), process="gateway", secrets=secrets, stream=stream)
+        return stream
+
+    yield begin
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    sys.excepthook = before[2]
+    logging.captureWarnings(False)
+    logging.getLogger("aiohttp.access").disabled = False
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().split("\n") if line]
+
+
+def test_a_line_says_when_where_and_what(start: Start) -> None:
+    stream = start()
+    log(logging.getLogger("gateway.intake"), "accepted", conversation="abc", waiting=3)
+    (line,) = lines(stream)
+    assert line["ts"].endswith("Z")
+    assert (line["level"], line["process"], line["logger"]) == ("info", "gateway", "gateway.intake")
+    assert line["event"] == "accepted"
+    assert line["fields"] == {"conversation": "abc", "waiting": 3}
+    assert isinstance(line["pid"], int)
+
+
+def test_the_text_form_holds_the_same_in_words(start: Start) -> None:
+    stream = start("text")
+    log(logging.getLogger("gateway.intake"), "accepted", why="two words", waiting=3, name="你好")
+    assert stream.getvalue().endswith(' gateway.intake: accepted why="two words" waiting=3 name=你好\n')
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\r\n2026 INFO approved by admin",
+        "\x1b[2J\x1b[31mred",
+        "a\u2028b\u2029c\u0085d",
+        "\u202eright to left\u2066",
+        "\x00\x07\x7f\x9b",
+        "\ud800 alone",
+        "100 % {not} a $format %s",
+    ],
+)
+def test_one_event_stays_one_printable_line(start: Start, form: Literal["text", "json"], text: str) -> None:
+    stream = start(form)
+    log(logging.getLogger("gateway"), text, field=text, inner={"a\nkey": [text]})
+    logging.getLogger("gateway").info("said: %s", text)
+    written = stream.getvalue()
+    assert written.count("\n") == 2
+    assert written.replace("\n", "").isprintable()
+    if form == "json":
+        first, second = lines(stream)
+        assert first["event"] == text
+        assert first["fields"]["field"] == text
+        assert second["event"] == f"said: {text}"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("text", ["x" * 1_048_576, "你" * 100_000, "\x1b" * 100_000])
+def test_a_long_line_is_cut_and_stays_whole_json(start: Start, form: Literal["text", "json"], text: str) -> None:
+    stream = start(form)
+    log(logging.getLogger("gateway"), text, field=text, many={str(one): text[:100] for one in range(1_000)})
+    written = stream.getvalue()
+    assert written.count("\n") == 1
+    assert len(written.encode()) <= LINE_MAX_BYTES + 1
+    if form == "json":
+        assert lines(stream)[0]["level"] == "info"
+
+
+def test_secrets_are_masked_wherever_they_turn_up(start: Start) -> None:
+    for form in ("text", "json"):
+        secrets = {TOKEN}
+        stream = start(form, secrets=secrets)
+        logger = logging.getLogger("gateway.platforms.telegram")
+        log(logger, f"about {TOKEN}", url=f"https://api/bot{TOKEN}/send", deep={"a": [{"b": (TOKEN, TOKEN.encode())}]})
+        log(logger, "quoted", url="https://api/bot123456%3AAA-canary%2Ftoken%2Bx/send", other=f"{{'key': {TOKEN!r}}}")
+        logger.warning("rate limited: %s", TOKEN, extra={"fields": {TOKEN: 1}})
+        secrets.add("joined-later")
+        logger.error("then joined-later came", extra={"fields": {"short": "a" * 40_000 + TOKEN + "b" * 40_000}})
+        written = stream.getvalue()
+        assert "canary" not in written
+        assert "joined-later" not in written
+        assert written.count("***") >= 7
+
+
+def test_a_password_in_any_address_is_masked(start: Start) -> None:
+    stream = start()
+    log(logging.getLogger("gateway"), "connecting", url="redis://me:hunter2@host:6379/0", plain="https://host:80/a@b")
+    assert lines(stream)[0]["fields"] == {"url": "redis://me:***@host:6379/0", "plain": "https://host:80/a@b"}
+
+
+async def test_an_exception_that_holds_the_token_is_one_masked_line(start: Start) -> None:
+    stream = start(secrets={TOKEN})
+    async with aiohttp.ClientSession() as http:
+        try:
+            await http.get(f"http://127.0.0.1:1/bot{TOKEN}/getMe")
+        except aiohttp.ClientError as error:
+            error.add_note(f"asked for {TOKEN}")
+            log(logging.getLogger("gateway"), "failed", logging.ERROR, error=error)
+    written = stream.getvalue()
+    (line,) = lines(stream)
+    assert "canary" not in written
+    assert "Traceback" in line["error"]
+    assert "asked for ***" in line["error"]
+
+
+def test_of_a_long_traceback_the_end_is_kept(start: Start) -> None:
+    stream = start()
+    try:
+        raise ValueError("x" * 100_000 + " the very reason")
+    except ValueError:
+        logging.getLogger("workers.turn").exception("broken")
+    assert lines(stream)[0]["error"].endswith("the very reason")
+
+
+def test_a_line_with_wrong_arguments_is_written_all_the_same(start: Start) -> None:
+    stream = start(secrets={TOKEN})
+    logging.getLogger("gateway").warning("%d messages", TOKEN)
+    assert lines(stream)[0]["event"] == "%d messages (its arguments do not fit)"
+
+    class Broken:
+        def __str__(self) -> str:
+            raise RuntimeError(TOKEN)
+
+    log(logging.getLogger("gateway"), "next", field=Broken())
+    rest = stream.getvalue().splitlines()[1]
+    assert "could not be written" in rest
+    assert "canary" not in stream.getvalue()
+
+
+def test_our_level_is_for_us_and_others_speak_from_warning_on(start: Start) -> None:
+    stream = start(level="debug")
+    for name in ("gateway.app", "workers.turn", "rq.worker", "anthropic._base_client", "asyncio"):
+        logging.getLogger(name).debug("detail")
+        logging.getLogger(name).warning("trouble")
+    logging.getLogger("aiohttp.access").error("GET /webhooks/slack")
+    told = [(line["logger"], line["level"]) for line in lines(stream)]
+    assert told[:6] == [
+        ("gateway.app", "debug"),
+        ("gateway.app", "warning"),
+        ("workers.turn", "debug"),
+        ("workers.turn", "warning"),
+        ("rq.worker", "debug"),
+        ("rq.worker", "warning"),
+    ]
+    assert told[6:8] == [("anthropic._base_client", "warning"), ("asyncio", "warning")]
+
+
+def test_what_nobody_catches_is_a_masked_line_too() -> None:
+    script = (
+        "from config.settings import LogSettings\n"
+        "from gateway.logs import start_logging\n"
+        f"start_logging(LogSettings(format='json'), process='worker', secrets={{{TOKEN!r}}})\n"
+        f"raise RuntimeError('with ' + {TOKEN!r})\n"
+    )
+    died = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+    line = json.loads(died.stderr)
+    assert died.returncode == 1
+    assert (line["event"], line["level"], line["process"]) == ("not caught", "critical", "worker")
+    assert "RuntimeError: with ***" in line["error"]
