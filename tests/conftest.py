@@ -41,6 +41,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(why)
 
 
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the developer's own deskmate uses must not reach a test."""
+    for name in ("REDIS_URL", "ANTHROPIC_API_KEY", "DESKMATE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a real server of this run: never flushed, every test uses a key prefix of its own (`layout`)."""

@@ -1,0 +1,58 @@
+"""`deskmate redis`: where state lies, and the operator's word after it was lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from config.loading import Loaded
+from config.settings import Settings
+from gateway.cli import Stop, pass_loaded
+from gateway.conversation.mailbox import Mailbox
+from gateway.embedded import NoServer, redis_url, socket_path
+from gateway.store import Layout, Unreachable, open_store
+
+
+@click.group()
+def redis() -> None:
+    """The Redis in use."""
+
+
+@redis.command()
+@pass_loaded
+def where(loaded: Loaded) -> None:
+    """Print where the data lies, and the socket for valkey-cli or redis-cli."""
+    settings = loaded.settings
+    if settings.redis.url:
+        click.echo("elsewhere: redis.url is set")
+        return
+    click.echo(f"folder  {settings.data.resolve()}")
+    click.echo(f"socket  {socket_path(settings.data)}")
+
+
+@redis.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_loaded
+def adopt(loaded: Loaded, yes: bool) -> None:
+    """Go on with the data that Redis holds now.
+
+    After Redis was emptied, or replaced by an older copy, running processes refuse to work on it: what they know is gone.
+    This is the word that it is all right. They follow by themselves; messages that were lost are not brought back.
+    """
+    if not yes:
+        click.confirm("Messages and conversations that this Redis does not hold are lost. Go on with it?", abort=True)
+    try:
+        epoch = asyncio.run(_adopt(loaded.settings))
+    except (NoServer, Unreachable) as error:
+        raise Stop(f"{error}.") from None
+    click.echo(f"Adopted; epoch {epoch}. Running gateways and workers follow within seconds.")
+
+
+async def _adopt(settings: Settings) -> str:
+    layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
+    store = open_store(redis_url(settings), layout, timeout_s=settings.redis.timeout_s)
+    try:
+        return await Mailbox(store, settings.mailbox).adopt()
+    finally:
+        await store.close()
