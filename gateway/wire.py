@@ -207,11 +207,3 @@ def origin(url: str) -> str:
     if parsed.user or parsed.password:
         raise ValueError("an address must not hold a user or a password")
     return f"{parsed.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def address(url: str) -> str:
-    """An http(s) address as settings may hold it, without a slash at its end; `ValueError` otherwise."""
-    origin(url)
-    if URL(url).query_string or URL(url).fragment:
-        raise ValueError("an address here has neither ? nor #")
-    return url.rstrip("/")

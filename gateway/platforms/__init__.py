@@ -85,21 +85,24 @@ class Sent:
     ref: dict[str, Any] = field(default_factory=dict)
 
 
+OutcomeKind = Literal[
+    "ok",
+    "rate_limited",  # not accepted; again after `retry_after_s`
+    "transient",  # not accepted; again soon
+    "ambiguous",  # sent, no answer: it may be there or not
+    "bad_format",  # the markup was refused; the fallback may pass
+    "too_long",
+    "auth_failed",  # our credentials are refused
+    "target_gone",  # room deleted, or we were put out
+    "rejected",  # any other final no
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a send, an edit or a look ended."""
 
-    kind: Literal[
-        "ok",
-        "rate_limited",  # not accepted; again after `retry_after_s`
-        "transient",  # not accepted; again soon
-        "ambiguous",  # sent, no answer: it may be there or not
-        "bad_format",  # the markup was refused; the fallback may pass
-        "too_long",
-        "auth_failed",  # our credentials are refused
-        "target_gone",  # room deleted, or we were put out
-        "rejected",  # any other final no
-    ]
+    kind: OutcomeKind
     sent: Sent | None = None
     retry_after_s: float | None = None
     detail: str = ""
