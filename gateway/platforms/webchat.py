@@ -1,0 +1,151 @@
+"""The platform of the built-in page `/chat`: messages come from `gateway.web.chat`, replies go into the feed.
+
+Nobody but that page's route may bring messages: it has settled who the browser is, so `verify` refuses every other path.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from pydantic import ConfigDict
+
+from config.settings import Connection
+from gateway.conversation.key import ConversationKey
+from gateway.events import Actor, Event
+from gateway.platforms import (
+    Address,
+    Capabilities,
+    HttpReply,
+    Malformed,
+    Outbound,
+    Outcome,
+    Outside,
+    Part,
+    RawRequest,
+    Sent,
+    StepLine,
+    Unauthorized,
+)
+from gateway.store import Unreachable
+
+CONNECTION: Final = "web"
+"""The name of the one connection, which is there without being configured."""
+CHANNEL: Final = "web"
+MESSAGES_PATH: Final = "/chat/api/messages"
+TEXT_MAX: Final = 32_000
+"""The longest message, in characters."""
+REPLY_MAX: Final = 1_000_000
+
+CONVERSATION = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MESSAGE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+BROWSER = re.compile(r"[0-9a-f]{32}")
+
+
+class Settings(Connection):
+    """Filled from the section `chat`: nobody configures this connection."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    platform: str = "webchat"
+    stream_interval_ms: int = 60
+
+
+def conversation_key(conversation: str, browser: str) -> ConversationKey:
+    """A conversation belongs to the browser that began it: elsewhere the same id is another conversation."""
+    return ConversationKey(CONNECTION, CHANNEL, conversation, browser)
+
+
+class Adapter:
+    """The built-in page as a platform."""
+
+    def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.capabilities = Capabilities(
+            text_limit=REPLY_MAX,
+            stream="snapshot",
+            stream_interval_s=settings.stream_interval_ms / 1000,
+            idempotent_send=True,
+        )
+        self._feed = outside.feed
+
+    def verify(self, request: RawRequest, now_s: float) -> None:  # noqa: ARG002 - the page's route has no signature with a time
+        if request.method != "POST" or request.path != MESSAGES_PATH:
+            raise Unauthorized("messages of the chat page come through its own route only")
+
+    def handshake(self, request: RawRequest) -> HttpReply | None:  # noqa: ARG002 - the page shakes no hands
+        return None
+
+    def parse(self, request: RawRequest, now_s: float) -> list[Event]:
+        """One event of the JSON object `conversation`, `text`, `id` (the sender's own, for doubles) and `browser`."""
+        said = _fields(request.body)
+        return [
+            Event(
+                kind="message",
+                conversation=conversation_key(said["conversation"], said["browser"]),
+                actor=Actor(id=said["browser"], language=_language(request.headers.get("Accept-Language", ""))),
+                dedupe_keys=(f"message:{said['id']}",),
+                at_ms=int(now_s * 1000),
+                message_id=said["id"],
+                text=said["text"].strip(),
+                is_direct=True,
+            )
+        ]
+
+    def acknowledge(self, events: Sequence[Event]) -> HttpReply:  # noqa: ARG002 - the same for all
+        return HttpReply(status=202, body=b'{"accepted": "new"}')
+
+    def render(self, outbound: Outbound) -> list[Part]:
+        """One part: the page shows Markdown of any length."""
+        return [Part({"text": outbound.markdown[:REPLY_MAX], "notice": outbound.is_notice})]
+
+    async def send(self, to: Address, part: Part, key: str) -> Outcome:
+        """Show the finished reply. Sent twice it is shown once: pages know the key, and read the records after it."""
+        try:
+            await self._feed.add(to.conversation.id, {"type": "reply", "key": key, **part.payload})
+        except Unreachable as error:
+            return Outcome("transient", detail=str(error))
+        return Outcome("ok", Sent(key))
+
+    async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
+        return await self.send(to, part, sent.message_id)
+
+    async def find(self, to: Address, key: str, since_ms: int) -> Outcome:  # noqa: ARG002 - nothing to look for
+        return Outcome("rejected", detail="a second send is harmless here, so there is nothing to look for")
+
+    async def show(self, to: Address, text: str, steps: Sequence[StepLine]) -> None:
+        await self._feed.add(
+            to.conversation.id,
+            {"type": "text", "text": text, "steps": [asdict(step) for step in steps]},
+            snapshot=True,
+        )
+
+    async def identity(self) -> Actor:
+        return Actor(id="deskmate", name="deskmate", is_bot=True, is_self=True)
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    try:
+        said: Any = json.loads(body)
+    except ValueError as error:
+        raise Malformed("the body is not JSON") from error
+    if not isinstance(said, dict):
+        raise Malformed("the body is not a JSON object")
+    for name, pattern in (("conversation", CONVERSATION), ("id", MESSAGE_ID), ("browser", BROWSER)):
+        if not isinstance(said.get(name), str) or not pattern.fullmatch(said[name]):
+            raise Malformed(f"`{name}` must be text of the form {pattern.pattern}")
+    text = said.get("text")
+    if not isinstance(text, str) or len(text) > TEXT_MAX:
+        raise Malformed(f"`text` must be text of at most {TEXT_MAX} characters")
+    # A lone surrogate is JSON, but no text: it could be stored nowhere.
+    return {**said, "text": text.encode("utf-8", "replace").decode()}
+
+
+def _language(accepted: str) -> str | None:
+    """The first language that the browser asks for."""
+    first = re.split("[,;]", accepted, maxsplit=1)[0].strip()
+    return first if re.fullmatch(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*", first) else None

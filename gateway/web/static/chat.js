@@ -1,0 +1,176 @@
+// The page: which conversation is open, and what keys and buttons do.
+
+import { Conversation } from "./conversation.js";
+import { plain } from "./markdown.js";
+import * as memory from "./memory.js";
+import { View } from "./view.js";
+
+const page = JSON.parse(document.getElementById("page").textContent);
+const words = page.phrases;
+const $ = (id) => document.getElementById(id);
+const narrow = matchMedia("(max-width: 52rem)");
+
+let open = null;
+const view = new View($("messages"), { words, rehearsal: page.rehearsal, again: (id) => open.again(id) });
+
+// ---- a conversation ----
+
+function enter(id) {
+  open?.close();
+  view.clear();
+  open = new Conversation(id, { changed, said });
+  history.replaceState(null, "", `#${id}`);
+  $("message").value = memory.draft(id);
+  grow();
+  list();
+  changed();
+  toLatest();
+  open.open();
+}
+
+function changed() {
+  const stays = isAtLatest();
+  view.show(open);
+  const isEmpty = open.loaded && !open.items.length && !open.pending.length && !open.replies.length;
+  $("welcome").hidden = !isEmpty;
+  $("stop").hidden = !open.running;
+  $("offline").hidden = open.online;
+  if (stays) toLatest();
+  tellLatest();
+}
+
+/** A reply is read out when it is whole: a growing text would be read again and again. */
+function said(text) {
+  $("said").textContent = plain(text, words);
+}
+
+// ---- scrolling ----
+
+function isAtLatest() {
+  const box = $("scroll");
+  return box.scrollHeight - box.scrollTop - box.clientHeight < 60;
+}
+
+function toLatest() {
+  $("scroll").scrollTop = $("scroll").scrollHeight;
+}
+
+function tellLatest() {
+  $("latest").hidden = isAtLatest();
+}
+
+$("scroll").addEventListener("scroll", tellLatest, { passive: true });
+$("latest").addEventListener("click", () => {
+  toLatest();
+  $("message").focus();
+});
+
+// ---- writing ----
+
+function grow() {
+  const field = $("message");
+  field.style.height = "auto";
+  field.style.height = `${Math.min(field.scrollHeight, innerHeight * 0.4)}px`;
+  const isTooLong = field.value.length > page.text_max;
+  field.setAttribute("aria-invalid", String(isTooLong));
+  $("hint").textContent = isTooLong ? words["chat.too_long"].replace("{limit}", page.text_max) : words["chat.hint"];
+  $("send").disabled = isTooLong || !field.value.trim();
+}
+
+function send() {
+  const field = $("message");
+  const text = field.value.trim();
+  if (!text || text.length > page.text_max) return;
+  field.value = "";
+  memory.keepDraft(open.id, "");
+  memory.remember(open.id, text);
+  grow();
+  list();
+  open.send(text);
+  toLatest();
+  field.focus();
+}
+
+$("message").addEventListener("input", () => {
+  memory.keepDraft(open.id, $("message").value);
+  grow();
+});
+$("message").addEventListener("keydown", (event) => {
+  // While an input method composes, Enter belongs to it.
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
+  event.preventDefault();
+  send();
+});
+$("composer").addEventListener("submit", (event) => {
+  event.preventDefault();
+  send();
+});
+$("stop").addEventListener("click", async () => {
+  $("stop").disabled = true;
+  try {
+    await open.stop();
+  } catch (error) {
+    said(error.message);
+  }
+  $("stop").disabled = false;
+  $("message").focus();
+});
+
+// ---- the list of conversations ----
+
+function list() {
+  const items = memory.conversations().map(({ id, title }) => {
+    const item = document.createElement("li");
+    const link = document.createElement("a");
+    link.href = `#${id}`;
+    link.textContent = title;
+    if (id === open.id) link.setAttribute("aria-current", "page");
+    item.append(link);
+    return item;
+  });
+  $("conversations").replaceChildren(...items);
+}
+
+function showSide(is) {
+  const side = $("side");
+  side.classList.toggle("open", is);
+  side.inert = narrow.matches && !is;
+  $("shade").hidden = !(narrow.matches && is);
+  $("menu").setAttribute("aria-expanded", String(is));
+  if (is) $("new").focus();
+}
+
+$("menu").addEventListener("click", () => showSide($("menu").getAttribute("aria-expanded") !== "true"));
+$("shade").addEventListener("click", () => showSide(false));
+narrow.addEventListener("change", () => showSide(false));
+addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || $("menu").getAttribute("aria-expanded") !== "true") return;
+  showSide(false);
+  $("menu").focus();
+});
+$("new").addEventListener("click", () => {
+  showSide(false);
+  enter(memory.randomId());
+  $("message").focus();
+});
+$("conversations").addEventListener("click", (event) => {
+  if (event.target.closest("a")) showSide(false);
+});
+
+addEventListener("hashchange", () => {
+  const id = location.hash.slice(1);
+  if (memory.isId(id) && id !== open.id) {
+    enter(id);
+    $("message").focus();
+  }
+});
+addEventListener("storage", list);
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) open.pause();
+  else open.open();
+});
+
+const asked = location.hash.slice(1);
+showSide(false);
+enter(memory.isId(asked) ? asked : (memory.conversations()[0]?.id ?? memory.randomId()));
+if (!narrow.matches) $("message").focus();

@@ -1,0 +1,157 @@
+// One conversation as this page knows it: the records as last read, and what has happened since.
+
+import { keepPending, pending, randomId } from "./memory.js";
+import { bring, follow, read, Refusal } from "./wire.js";
+
+const AGAIN_MS = [300, 1_000, 2_000, 5_000, 10_000];
+const LOOK_MS = 20_000; // while somebody waits: what was missed is seen after this at the latest
+const RECENT = 20;
+
+export class Conversation {
+  items = []; // from the records, in their order
+  earlier = false;
+  running = false;
+  live = null; // the answer that is being written: its whole text so far, and the turn's steps
+  replies = []; // replies that came and are not in the records as last read
+  pending; // our own messages that are not in the records yet
+  online = true;
+  loaded = false;
+
+  #work = Promise.resolve();
+  #seen = new Set();
+  #stop = null;
+  #tries = 0;
+  #timer = 0;
+  #closed = false;
+
+  constructor(id, { changed, said }) {
+    this.id = id;
+    this.changed = changed;
+    this.said = said;
+    this.pending = pending(id).map((message) => ({ ...message, state: "sending" }));
+  }
+
+  /** Reads the records and follows from there; goes on trying. */
+  async open() {
+    this.#unfollow();
+    if (this.#closed) return;
+    try {
+      const place = await this.#load();
+      if (this.#closed) return;
+      this.#tries = 0;
+      this.online = true;
+      this.#stop = follow(this.id, place, {
+        entry: (entry) => this.#then(() => this.#heard(entry)),
+        online: (is) => this.#setOnline(is),
+        lost: () => this.#openLater(),
+      });
+      this.#timer = setInterval(() => this.running && this.#then(() => this.#load()), LOOK_MS);
+      for (const message of this.pending) if (message.state !== "sent") this.#bring(message);
+    } catch (error) {
+      if (error instanceof Refusal && error.status < 500 && error.status !== 429) throw error;
+      this.#setOnline(false);
+      this.#openLater();
+    }
+  }
+
+  /** For a page that nobody sees: browsers allow few connections. `open` goes on. */
+  pause() {
+    this.#unfollow();
+  }
+
+  close() {
+    this.#closed = true;
+    this.#unfollow();
+  }
+
+  send(text) {
+    const message = { id: randomId(), text, state: "sending" };
+    this.pending.push(message);
+    this.#bring(message);
+  }
+
+  again(id) {
+    const message = this.pending.find((one) => one.id === id);
+    if (message) this.#bring(message);
+  }
+
+  async stop() {
+    await bring("stop", { conversation: this.id, id: randomId() });
+  }
+
+  async #bring(message) {
+    message.state = "sending";
+    message.error = "";
+    keepPending(this.id, this.pending);
+    this.changed();
+    try {
+      await bring("messages", { conversation: this.id, text: message.text, id: message.id });
+      message.state = "sent";
+      this.#then(() => this.#load());
+    } catch (error) {
+      message.state = "failed";
+      message.error = error instanceof Refusal ? error.message : "";
+      this.changed();
+    }
+  }
+
+  async #heard(entry) {
+    if (entry.type === "text") {
+      // The first of a turn: by now the records have what was asked, and know whether somebody still waits.
+      if (!this.live) await this.#load();
+      if (!this.running) return;
+      this.live = { text: entry.text, steps: entry.steps };
+      this.changed();
+    } else if (entry.type === "reply") {
+      const known = this.#seen.has(entry.key);
+      this.#seen.add(entry.key);
+      this.live = null;
+      this.replies = this.replies.filter((one) => one.key !== entry.key);
+      if (!known) this.said(entry.text);
+      this.replies.push(entry);
+      await this.#load();
+    }
+  }
+
+  async #load() {
+    const shown = await read(this.id);
+    this.items = shown.items;
+    this.running = shown.running;
+    this.earlier = shown.earlier;
+    this.loaded = true;
+    if (!this.running) this.live = null;
+    const taken = new Set(this.items.filter((item) => item.kind === "person").map((item) => item.id));
+    this.pending = this.pending.filter((message) => !taken.has(message.id));
+    keepPending(this.id, this.pending);
+    const recent = this.items.filter((item) => item.kind === "reply").slice(-RECENT);
+    this.replies = this.replies.filter(
+      (reply) => !recent.some((item) => (item.key ? item.key === reply.key : item.text === reply.text)),
+    );
+    this.changed();
+    return shown.place;
+  }
+
+  /** One thing after the other; what fails is made good by the next reading. */
+  #then(step) {
+    this.#work = this.#work.then(() => (this.#closed ? null : step())).catch(() => this.changed());
+  }
+
+  #setOnline(is) {
+    if (this.online === is) return;
+    this.online = is;
+    this.changed();
+  }
+
+  #openLater() {
+    this.#unfollow();
+    const wait = AGAIN_MS[Math.min(this.#tries, AGAIN_MS.length - 1)];
+    this.#tries += 1;
+    this.#timer = setTimeout(() => this.open(), wait);
+  }
+
+  #unfollow() {
+    this.#stop?.();
+    this.#stop = null;
+    clearInterval(this.#timer); // of a timeout as well: they share their numbers
+  }
+}

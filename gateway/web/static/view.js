@@ -1,0 +1,140 @@
+// A conversation as nodes. Nodes of what has not changed stay as they are.
+
+import { render } from "./markdown.js";
+
+/** Shows `conversation` in the list `into`; `again` is called with the id of a message to send once more. */
+export class View {
+  #nodes = new Map();
+
+  constructor(into, { words, rehearsal, again }) {
+    this.into = into;
+    this.words = words;
+    this.rehearsal = rehearsal;
+    this.again = again;
+  }
+
+  clear() {
+    this.#nodes.clear();
+    this.into.replaceChildren();
+  }
+
+  show(conversation) {
+    const entries = arranged(conversation);
+    const wanted = new Set(entries.map((entry) => entry.key));
+    for (const [key, held] of this.#nodes) {
+      if (wanted.has(key)) continue;
+      held.node.remove();
+      this.#nodes.delete(key);
+    }
+    let before = null;
+    for (const entry of entries) {
+      const node = this.#node(entry);
+      const next = before ? before.nextElementSibling : this.into.firstElementChild;
+      if (node !== next) this.into.insertBefore(node, next);
+      before = node;
+    }
+  }
+
+  #node(entry) {
+    const state = JSON.stringify(entry);
+    const held = this.#nodes.get(entry.key);
+    if (held?.state === state) return held.node;
+    const node = held?.node ?? element("li");
+    this[entry.kind](node, entry);
+    this.#nodes.set(entry.key, { node, state });
+    return node;
+  }
+
+  earlier(node) {
+    node.className = "earlier";
+    node.textContent = this.words["chat.earlier"];
+  }
+
+  person(node, { id, text, state, error }) {
+    node.className = "person";
+    node.replaceChildren(unseen(this.words["chat.you"]), element("div", "bubble", text));
+    if (state === "waiting") node.append(element("div", "note", this.words["chat.waiting"]));
+    if (state !== "failed") return;
+    const again = element("button", "again", this.words["chat.try_again"]);
+    again.type = "button";
+    again.addEventListener("click", () => this.again(id));
+    const note = element("div", "note failed", error || this.words["chat.not_sent"]);
+    note.append(" ", again);
+    node.append(note);
+  }
+
+  step(node, { step, name, state }) {
+    node.className = `step ${state}`;
+    const [before, after] = this.words[`step.${step}_${state}`].split("{name}");
+    const line = element("span", "line", before);
+    line.append(element("code", "", name), after ?? "");
+    node.replaceChildren(element("span", "mark"), line);
+  }
+
+  reply(node, { text, notice, label, live }) {
+    node.className = notice ? "reply notice" : "reply";
+    node.setAttribute("aria-busy", String(live));
+    let body = node.querySelector(":scope > .markdown");
+    if (!body) {
+      body = element("div", "markdown");
+      node.append(element("div", "who"), body);
+    }
+    const who = node.firstElementChild;
+    who.replaceChildren(element("span", "name", this.words[notice ? "chat.notice" : "chat.assistant"]));
+    if (label ?? this.rehearsal) if (!notice) who.append(element("span", "chip", this.words["model.rehearsal_label"]));
+    render(body, text, this.words);
+  }
+
+  working(node) {
+    node.className = "working";
+    const dots = element("span", "dots");
+    dots.append(element("i"), element("i"), element("i"));
+    node.replaceChildren(dots, element("span", "", this.words["chat.working"]));
+  }
+}
+
+/** What stands in the list, from top to bottom, each entry with a key that stays. */
+function arranged({ items, earlier, live, replies, pending, running }) {
+  const entries = earlier ? [{ kind: "earlier", key: "earlier" }] : [];
+  const taken = items.filter((item) => !item.waiting);
+  const turn = taken.findLastIndex((item) => item.kind === "reply") + 1;
+  // The feed knows the running turn's steps sooner than the records as last read.
+  const known = taken.slice(turn).filter((item) => item.kind === "step");
+  const fresh = live && live.steps.length >= known.length ? live.steps : null;
+  taken.forEach((item, at) => {
+    if (item.kind === "person") entries.push(person(item));
+    else if (item.kind === "reply") entries.push(reply(item, `reply ${item.index}`));
+    else if (!fresh || at < turn) entries.push(step(item.step, item, `step ${item.index}`));
+  });
+  fresh?.forEach((line, at) => entries.push(step(line.kind, line, `live step ${at}`)));
+  if (live?.text) entries.push({ kind: "reply", key: "live", text: live.text, notice: false, live: true });
+  for (const one of replies) entries.push(reply(one, `came ${one.key}`));
+  if (running && !live?.text) entries.push({ kind: "working", key: "working" });
+  for (const item of items) if (item.waiting) entries.push(person(item));
+  for (const message of pending) entries.push(person(message));
+  return entries;
+}
+
+function person({ id, text, waiting, state, error }) {
+  return { kind: "person", key: `person ${id}`, id, text, state: waiting ? "waiting" : state, error };
+}
+
+function reply({ text, notice, model }, key) {
+  const label = model === undefined ? undefined : model === "rehearsal";
+  return { kind: "reply", key, text, notice: Boolean(notice), label, live: false };
+}
+
+function step(kind, { name, state }, key) {
+  return { kind: "step", key, step: kind, name, state };
+}
+
+function element(tag, className = "", text = "") {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text) made.textContent = text;
+  return made;
+}
+
+function unseen(text) {
+  return element("span", "unseen", `${text}: `);
+}

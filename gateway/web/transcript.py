@@ -1,0 +1,134 @@
+"""The transcript: what a page shows of a conversation, made from its records and its inbox."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from gateway.conversation.records import Record
+
+SHOWN_MAX: Final = 2_000
+"""So many of the newest records are read for a page."""
+STOP: Final = "/stop"
+LOAD_SKILL: Final = "load_skill"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing on the page. `index` is the record's place in the history and never changes."""
+
+    kind: Literal["person", "step", "reply"]
+    index: int
+    at_ms: int = 0
+    id: str = ""
+    """Of a person's message: the sender's own id."""
+    text: str = ""
+    waiting: bool = False
+    """A person's message that no turn has taken yet."""
+    notice: bool = False
+    key: str = ""
+    """Of a reply, when the record names it: the key that it is sent with."""
+    model: str = ""
+    """Which model said a reply."""
+    step: Literal["", "skill", "tool"] = ""
+    name: str = ""
+    state: Literal["", "running", "done", "failed"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """Items in their order. `running`: somebody waits for an answer that is not there yet."""
+
+    items: tuple[Item, ...]
+    running: bool
+    earlier: bool
+    """There is more history than is shown."""
+
+    def dump(self) -> dict[str, Any]:
+        """JSON for the page; what is empty is left out."""
+        items = [
+            {name: value for name, value in asdict(item).items() if value not in {"", False} or name == "index"}
+            for item in self.items
+        ]
+        return {"items": items, "running": self.running, "earlier": self.earlier}
+
+
+def transcript(lines: Sequence[bytes], first: int, inbox: Sequence[bytes]) -> Transcript:
+    """From JSON lines of records (the one at 0 has index `first`) and members of the inbox (`<seq>:<event>`)."""
+    items: list[Item] = []
+    running = False
+    for index, line in enumerate(lines, first):
+        record = Record.load(line)
+        if record.type == "event":
+            items += _of_event(record.data.get("event", {}), index)
+        elif record.type == "reply":
+            model = _last_model(lines[: index - first])
+            items.append(_of_reply(record, index, model))
+        else:
+            _add_step(items, record, index)
+        if record.type in {"event", "reply", "failed"}:
+            running = record.type == "event"
+    if not running:
+        items = [_ended(item) for item in items]
+    after = first + len(lines)
+    for number, member in enumerate(inbox):
+        items += _of_event(json.loads(member.partition(b":")[2]), after + number, waiting=True)
+    return Transcript(tuple(items), running or bool(inbox), earlier=first > 0)
+
+
+def _of_event(event: dict[str, Any], index: int, *, waiting: bool = False) -> list[Item]:
+    if event.get("kind") != "message" or event.get("text") == STOP:
+        return []  # what stopping led to is said by a notice
+    return [Item("person", index, event.get("at_ms", 0), id=event["message_id"], text=event["text"], waiting=waiting)]
+
+
+def _of_reply(record: Record, index: int, model: str) -> Item:
+    said = record.data
+    is_notice = bool(said.get("notice"))
+    return Item(
+        "reply",
+        index,
+        record.at_ms,
+        text=said.get("text", ""),
+        notice=is_notice,
+        key=said.get("key", ""),
+        model="" if is_notice else model,
+    )
+
+
+def _last_model(lines: Sequence[bytes]) -> str:
+    for line in reversed(lines):
+        if b'"answer"' in line:
+            record = Record.load(line)
+            if record.type == "answer":
+                return str(record.data.get("model", ""))
+    return ""
+
+
+def _add_step(items: list[Item], record: Record, index: int) -> None:
+    """A skill that was loaded is one line of its own; the call that loaded it is shown only when it failed."""
+    data = record.data
+    if record.type == "skill":
+        items.append(Item("step", index, record.at_ms, step="skill", name=data["id"], state="done"))
+    elif record.type == "tool_start" and data["name"] != LOAD_SKILL:
+        items.append(Item("step", index, record.at_ms, id=data["id"], step="tool", name=data["name"], state="running"))
+    elif record.type == "tool_result":
+        state: Literal["done", "failed"] = "failed" if data.get("error") else "done"
+        for at in range(len(items) - 1, -1, -1):
+            item = items[at]
+            if item.kind == "step" and item.id == data["id"]:
+                items[at] = _with_state(item, state)
+                return
+        if state == "failed":
+            items.append(Item("step", index, record.at_ms, id=data["id"], step="tool", name=data["name"], state=state))
+
+
+def _ended(item: Item) -> Item:
+    """Nothing runs any more: what has no result was cut off."""
+    return _with_state(item, "failed") if item.state == "running" else item
+
+
+def _with_state(item: Item, state: Literal["done", "failed"]) -> Item:
+    return Item(**{**asdict(item), "state": state})
