@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gateway.cli import run
+from gateway.cli.config import tool_names
+
+CANARY = "canary-2718281828"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A settings file, and a folder of profiles that ask for nothing."""
+    for name in ("REDIS_URL", "ANTHROPIC_API_KEY", "DESKMATE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text("tools: []\n")
+    file = tmp_path / "deskmate.yaml"
+    file.write_text("log: {format: json}\n")
+    return file
+
+
+def test_fine_settings_are_called_fine(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "check", "--config", str(settings)]) == 0
+    told = capsys.readouterr()
+    assert "deskmate.yaml is fine." in told.out
+    assert told.err == ""
+
+
+def test_the_check_prints_all_problems_of_settings_and_profiles(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.write_text("lag: {}\nconnections:\n  a: {platform: nowhere}\n")
+    (settings.parent / "profiles/default.yaml").write_text("skils: []\n")
+    assert run(["--config", str(settings), "config", "check"]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[2].partition(": ")[0] for line in told] == [
+        "lag",
+        "connections.a.platform",
+        "skils",
+        "",
+    ]
+    assert told[-1] == "3 problems."
+
+
+def test_a_tool_that_no_module_offers_is_told(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = tool_names()
+    profile = settings.parent / "profiles/default.yaml"
+    profile.write_text(f"tools:\n  - {known[0]}\n  - {known[0]}x\n")
+    assert run(["config", "check", "--config", str(settings)]) == 1
+    first = capsys.readouterr().err.splitlines()[0]
+    assert f"default.yaml:3: tools[1]: there is no tool '{known[0]}x'; did you mean {known[0]}?" in first
+
+
+def test_what_is_in_force_is_shown_without_secrets(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDIS_URL", f"redis://:{CANARY}@host")
+    monkeypatch.setenv("CHAT_PASSWORD", CANARY)
+    monkeypatch.setenv("PROXY", f"https://me:{CANARY}@model.example")
+    settings.write_text(
+        "chat: {password: $CHAT_PASSWORD}\n"
+        "gateway: {port: 9}\n"
+        "model: {base_url: $PROXY, headers: {x-key: $CHAT_PASSWORD}}\n"
+    )
+    assert run(["config", "show", "--config", str(settings)]) == 0
+    told = capsys.readouterr().out
+    assert CANARY not in told
+    shown, profiles = (yaml.safe_load(part) for part in told.split("# profiles\n"))
+    assert shown["redis"]["url"] == "$REDIS_URL (set)"
+    assert shown["chat"]["password"] == "$CHAT_PASSWORD (set)"
+    assert shown["model"]["base_url"] == "$PROXY (set)"
+    assert shown["model"]["headers"] == {"x-key": "$CHAT_PASSWORD (set)"}
+    assert shown["gateway"]["port"] == 9
+    assert shown["mailbox"]["lease_s"] == 6.0
+    assert profiles["default"]["limits"]["steps"] == 30
+
+
+def test_the_path_in_use_is_printed_even_when_it_is_broken(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings.write_text("}")
+    assert run(["config", "path", "--config", str(settings)]) == 0
+    assert capsys.readouterr().out.strip() == str(settings)
