@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from gateway.embedded import (
     server_command,
     socket_path,
 )
+from tests.harness.processes import is_alive, until
 
 OWNER = """
 import asyncio, sys
@@ -59,19 +60,6 @@ async def client(url: str) -> AsyncIterator[Redis]:
         yield redis
     finally:
         await redis.aclose()
-
-
-async def until(holds: Callable[[], bool], within_s: float = 10.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 async def pid_of(url: str) -> int:
