@@ -37,7 +37,7 @@ lock: ## the newest versions that pyproject.toml allows, into constraints.txt
 	.venv-lock/bin/python -m pip install -q --upgrade pip
 	.venv-lock/bin/python -m pip install -q '.[speed,test]'
 	.venv-lock/bin/python -m pip freeze --exclude deskmate > constraints.txt
-	@rm -rf .venv-lock
+	@rm -rf .venv-lock build
 
 clean:
 	rm -rf .venv .venv-lock build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
