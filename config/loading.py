@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from config.checks import check, nearest, secrets
 from config.problems import At, ConfigError, Problem, short
-from config.profiles import Found, Profile, profile_for, read_profiles
+from config.profiles import Found, Profile, fits, profile_for, read_profiles
 from config.settings import ENVIRONMENT_DEFAULTS, Connection, Section, Settings, environment
 from config.source import Source, Variable, read
 
@@ -95,7 +95,7 @@ def load(
         problems.append(source.problem(("profiles",), f"there is no folder {short(folder)}"))
     found = read_profiles([folder or source.file.absolute().parent / "profiles", SHIPPED / "profiles"])
     problems += found.problems
-    problems += _unknown_profiles(source, filled, found)
+    problems += _rules(source, filled, found)
     if problems or settings is None:
         raise ConfigError(_sorted(problems))
     secret_values.update(secrets(settings))
@@ -146,17 +146,21 @@ def no_platform(source: Source, connection: str, platform: str, error: LookupErr
     return source.problem(at, f"there is no platform {platform!r}", wanted, nearest(platform, known))
 
 
-def _unknown_profiles(source: Source, filled: Mapping[str, Any], found: Found) -> list[Problem]:
+def _rules(source: Source, filled: Mapping[str, Any], found: Found) -> Iterator[Problem]:
+    """What is wrong across `channels`: a rule that never fits leaves a room with a profile that nobody meant for it."""
     rules = filled.get("channels")
-    rules = rules if isinstance(rules, list) else []
-    named = [rule.get("profile") if isinstance(rule, Mapping) else None for rule in rules]
-    known = sorted({*found.profiles, *found.sources})
-    wanted = f"there are: {', '.join(known)}"
-    return [
-        source.problem(("channels", index, "profile"), f"there is no profile {name!r}", wanted, nearest(name, known))
-        for index, name in enumerate(named)
-        if isinstance(name, str) and name not in known
-    ]
+    connections = filled.get("connections")
+    names = sorted({"web", *(connections if isinstance(connections, Mapping) else ())})
+    profiles = sorted({*found.profiles, *found.sources})
+    for index, rule in enumerate(rules if isinstance(rules, list) else []):
+        at = ("channels", index)
+        profile, match = (rule.get("profile"), rule.get("match")) if isinstance(rule, Mapping) else (None, None)
+        if isinstance(profile, str) and profile not in profiles:
+            what, wanted = f"there is no profile {profile!r}", f"there are: {', '.join(profiles)}"
+            yield source.problem((*at, "profile"), what, wanted, nearest(profile, profiles))
+        if isinstance(match, str) and not any(fits(name, match.strip()) for name in names):
+            what, wanted = f"{match!r} fits no connection", f"wanted: connection/channel; there are: {', '.join(names)}"
+            yield source.problem((*at, "match"), what, wanted, nearest(match.partition("/")[0], names))
 
 
 def _sorted(problems: list[Problem]) -> list[Problem]:

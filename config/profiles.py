@@ -13,13 +13,12 @@ from pydantic import Field
 
 from config.checks import check
 from config.problems import ConfigError, Problem, short
-from config.settings import ChannelRule, Language, Section
+from config.settings import ChannelRule, Language, Pattern, Section
 from config.source import Source, read
 
 PROFILE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 DEFAULT: Final = "default"
 
-Pattern = Annotated[str, Field(pattern=r"^\S(.*\S)?$")]
 ToolName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 
 QueueMode = Literal["followup", "collect", "steer", "interrupt"]
@@ -67,6 +66,15 @@ class Profile(Section):
     """A send whose outcome is unknown, on a platform that can't tell: send again (marked), or leave it (notice)."""
     thread_follow: bool = True
     """A thread that we answered in goes on without a mention."""
+
+
+def fits(connection: str, pattern: str) -> bool:
+    """Can a rule's pattern fit any room of the connection?"""
+    head, slash, _ = pattern.partition("/")
+    if slash:
+        return fnmatchcase(connection, head)
+    begin, star, _ = head.partition("*")
+    return bool(star) and fnmatchcase(connection, f"{begin}*")
 
 
 def profile_for(rules: Sequence[ChannelRule], connection: str, channel: str) -> str:

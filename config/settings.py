@@ -21,6 +21,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    StringConstraints,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -38,6 +39,11 @@ ENVIRONMENT_DEFAULTS: Final = {("redis", "url"): "REDIS_URL", ("model", "api_key
 def environment() -> Mapping[str, str]:
     """The process's environment. Everybody else is handed what they need of it."""
     return os.environ  # noqa: TID251 - the one place
+
+
+def export(name: str, value: str) -> None:
+    """Set a variable for a library that reads its settings from the environment when it is imported, such as RQ."""
+    os.environ[name] = value  # noqa: TID251  # the one place
 
 
 class Section(BaseModel):
@@ -166,6 +172,8 @@ class MailboxSettings(Section):
     """The longest that one send to a platform may take. Less than `lease_s`."""
     send_hold_s: float = Field(3.0, gt=0)
     """A platform that asks for a longer pause than this does not hold a place meanwhile."""
+    send_for_s: float = Field(600.0, gt=0)
+    """How long a part is tried on a platform that is away, before it becomes a dead letter."""
     places_per_channel: int | None = Field(None, ge=1)
     """How many conversations of one channel may run at once; none: no cap."""
     retention_s: int = Field(30 * 86_400, ge=60)
@@ -320,13 +328,14 @@ class Connection(Section):
     """Where the platform's API is; each platform has its own default."""
 
 
+Pattern = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 ConnectionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
 class ChannelRule(Section):
     """Which profile a room gets: the first rule whose pattern fits `connection/channel` wins."""
 
-    match: str = Field(min_length=1)
+    match: Pattern
     """`*` fits anything, as in `slack-main/*`; letters are compared exactly."""
     profile: str
     """The profile's name."""

@@ -20,6 +20,7 @@ from config.settings import ENVIRONMENT_DEFAULTS, Section
 from config.source import VARIABLE
 from gateway.cli import config_option, given_config, pass_loaded
 from gateway.connections import open_connections, platform_names, platform_settings
+from skills.library import roots, scan
 
 
 @click.group()
@@ -34,7 +35,7 @@ def check(ctx: click.Context) -> None:
     """Find everything that is wrong with the settings and profiles. Exit code 0 or 1."""
     try:
         loaded = load(given_config(), platforms=platform_settings)
-        problems = list(_unknown_tools(loaded))
+        problems = list(_unknown(loaded))
     except ConfigError as error:
         problems = list(error.problems)
     for problem in problems:
@@ -105,12 +106,23 @@ def tool_names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules([str(folder)]))
 
 
-def _unknown_tools(loaded: Loaded) -> Iterator[Problem]:
-    """Tools in profiles that no module offers. Not the loader's matter: a gateway runs without the workers' part."""
+def _unknown(loaded: Loaded) -> Iterator[Problem]:
+    """Tools and skills in profiles that are not there. Not the loader's matter: a gateway may run without either."""
     known = tool_names()
+    try:
+        library = scan(roots(loaded.settings.skills))
+    except NotADirectoryError:
+        folder = short(loaded.settings.skills.folder or Path())
+        yield loaded.source.problem(("skills", "folder"), f"there is no folder {folder}")
+        library = None
     for name, profile in loaded.profiles.items():
         source = loaded.profile_sources[name]
         for index, tool in enumerate(profile.tools):
             if tool not in known:
                 wanted = f"there are: {', '.join(known)}"
                 yield source.problem(("tools", index), f"there is no tool {tool!r}", wanted, nearest(tool, known))
+        for index, pattern in enumerate(profile.skills if library else ()):
+            if library and "*" not in pattern and not library.catalogue([pattern]).skills:
+                ids = [skill.id for skill in library.skills.values()]
+                wanted = "wanted: the id of a skill, or a pattern with *"
+                yield source.problem(("skills", index), f"there is no skill {pattern!r}", wanted, nearest(pattern, ids))

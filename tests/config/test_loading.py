@@ -161,13 +161,13 @@ def test_words_that_yaml_1_1_would_bend_stay_as_they_are_written(tmp_path: Path)
         gateway: {host: no}
         tools: {web_fetch: {allow_private: [localhost:80, 12:30, "0x1F"]}}
         chat: {enabled: yes}
-        channels: [{match: 2024-01-01, profile: default}]
+        skills: {folder: 2024-01-01}
         """,
     ).settings
     assert found.gateway.host == "no"
     assert found.tools.web_fetch.allow_private == ["localhost:80", "12:30", "0x1F"]
     assert found.chat.enabled is True
-    assert found.channels[0].match == "2024-01-01"
+    assert found.skills.folder == tmp_path / "2024-01-01"
 
 
 @pytest.mark.parametrize("number", ["true", ".inf", ".nan", "-1", "0", "'5 s'"])

@@ -23,9 +23,20 @@ def test_the_first_rule_that_fits_the_room_counts() -> None:
     assert profile_for([], "tg", "D2") == "default"
 
 
+def test_a_rule_that_fits_no_connection_is_a_mistake(tmp_path: Path) -> None:
+    settings = tmp_path / "deskmate.yaml"
+    rules = ["slack-mian/*", "slack-main", "slack-main/*", "slack-*/C1", "*", "*/C1", "web/*", "slack*C1"]
+    channels = "".join(f"  - {{match: '{rule}', profile: default}}\n" for rule in rules)
+    settings.write_text(f"connections: {{slack-main: {{platform: slack}}}}\nchannels:\n{channels}")
+    with pytest.raises(ConfigError) as caught:
+        load(settings, variables={})
+    told = [(one.line, one.key, one.nearest) for one in caught.value.problems]
+    assert told == [(3, "channels[0].match", "slack-main"), (4, "channels[1].match", "slack-main")]
+
+
 def test_profiles_beside_the_settings_come_before_the_shipped_ones(tmp_path: Path) -> None:
     settings = tmp_path / "deskmate.yaml"
-    settings.write_text("channels: [{match: 'a/*', profile: finance}]\n")
+    settings.write_text("connections: {a: {platform: slack}}\nchannels: [{match: 'a/*', profile: finance}]\n")
     (tmp_path / "profiles").mkdir()
     (tmp_path / "profiles/default.yaml").write_text("tools: []\n")
     (tmp_path / "profiles/finance.yaml").write_text("skills: [finance/*]\nlimits: {steps: 3}\n")

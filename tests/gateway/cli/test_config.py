@@ -55,6 +55,23 @@ def test_a_tool_that_no_module_offers_is_told(settings: Path, capsys: pytest.Cap
     assert f"default.yaml:3: tools[1]: there is no tool '{known[0]}x'; did you mean {known[0]}?" in first
 
 
+def test_a_skill_that_is_not_there_is_told(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = settings.parent / "org"
+    settings.write_text("skills: {folder: org}\n")
+    assert run(["config", "check", "--config", str(settings)]) == 1
+    assert "deskmate.yaml:1: skills.folder: there is no folder" in capsys.readouterr().err
+    (folder / "finance/close").mkdir(parents=True)
+    (folder / "finance/close/SKILL.md").write_text("---\nname: close\ndescription: Close a month.\n---\nDo it.\n")
+    profile = settings.parent / "profiles/default.yaml"
+    profile.write_text("skills: ['*', 'ops/*', finance/close]\n")
+    assert run(["config", "check", "--config", str(settings)]) == 0
+    profile.write_text("skills:\n  - finance/clos\n")
+    capsys.readouterr()
+    assert run(["config", "check", "--config", str(settings)]) == 1
+    told = capsys.readouterr().err
+    assert "default.yaml:2: skills[0]: there is no skill 'finance/clos'; did you mean finance/close?" in told
+
+
 def test_what_is_in_force_is_shown_without_secrets(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
