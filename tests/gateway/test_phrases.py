@@ -194,14 +194,14 @@ def test_nothing_is_said_to_people_outside_the_catalogue() -> None:
     assert found == []
 
 
-def calls_of_say() -> Iterator[tuple[str, ast.Call]]:
+def phrases_by_key() -> Iterator[tuple[str, ast.Call]]:
     for folder in ("gateway", "workers"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if (
                     isinstance(node, ast.Call)
                     and isinstance(node.func, ast.Name)
-                    and node.func.id == "say"
+                    and node.func.id in {"say", "Ended"}
                     and node.args
                 ):
                     yield f"{file.relative_to(ROOT)}:{node.lineno}", node
@@ -210,7 +210,7 @@ def calls_of_say() -> Iterator[tuple[str, ast.Call]]:
 def test_what_is_said_by_key_is_in_the_catalogue_and_gets_its_values() -> None:
     english = phrases("en")
     wrong: list[str] = []
-    for place, call in calls_of_say():
+    for place, call in phrases_by_key():
         key = call.args[0]
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
             continue
