@@ -1,0 +1,66 @@
+"""`make setup` on a machine that is not ready says what is missing; a folder with blanks is no hindrance."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROGRAMS = ("test", "echo", "touch", "sh", "dirname")
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    folder = tmp_path / "a folder with blanks"
+    folder.mkdir()
+    shutil.copy(ROOT / "Makefile", folder)
+    (folder / "pyproject.toml").touch()
+    (folder / "constraints.txt").touch()
+    return folder
+
+
+def program(folder: Path, name: str, script: str) -> Path:
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return file
+
+
+def make(clone: Path, *arguments: str, path: str = os.defpath) -> subprocess.CompletedProcess[str]:
+    command = (shutil.which("make") or "make", *arguments)
+    return subprocess.run(
+        command, cwd=clone, env={"PATH": path}, capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+def test_without_python_3_11_it_says_so(clone: Path, tmp_path: Path) -> None:
+    (programs := tmp_path / "bin").mkdir()
+    program(programs, "python3", "exit 1  # an old one refuses")
+    for name in PROGRAMS:
+        (programs / name).symlink_to(shutil.which(name) or name)
+    ran = make(clone, "setup", path=str(programs))
+    assert ran.returncode != 0
+    assert "deskmate needs Python 3.11 or newer" in ran.stderr
+
+
+def test_without_ensurepip_it_names_the_package(clone: Path, tmp_path: Path) -> None:
+    python = program(tmp_path, "python", "exit 1")
+    ran = make(clone, "setup", f"PYTHON={python}")
+    assert ran.returncode != 0
+    assert "apt-get install python3-venv" in ran.stderr
+
+
+def test_a_python_in_a_folder_with_blanks_makes_the_environment_once(clone: Path) -> None:
+    # Stands for Python and pip: writes down what it is asked for, and makes what `venv` would
+    script = f'echo "$@" >> "{clone}/asked"; [ "$2" != venv ] || {{ mkdir -p .venv/bin; cp "$0" .venv/bin/python; }}'
+    python = program(clone, "my python", script)
+    for _ in range(2):
+        ran = make(clone, "setup", f"PYTHON={python}")
+        assert ran.returncode == 0, ran.stderr
+    asked = (clone / "asked").read_text()
+    assert asked.count("-m venv .venv") == 1
+    assert asked.count("-c constraints.txt -e .[speed,test]") == 1
