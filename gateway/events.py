@@ -79,9 +79,14 @@ class Event:
         return json.dumps({"v": 1, **asdict(self), "conversation": self.conversation.parts()}, ensure_ascii=False)
 
     @classmethod
-    def load(cls, text: str) -> Event:
+    def load(cls, text: str | bytes) -> Event:
         """The event that `dump` wrote. Unknown fields of a later version are ignored."""
-        known = {name: value for name, value in json.loads(text).items() if name in cls.__dataclass_fields__}
+        return cls.of(json.loads(text))
+
+    @classmethod
+    def of(cls, dumped: dict[str, Any]) -> Event:
+        """The same from JSON that was read already."""
+        known = {name: value for name, value in dumped.items() if name in cls.__dataclass_fields__}
         known["conversation"] = ConversationKey(*known["conversation"])
         known["actor"] = Actor(**known["actor"])
         known["dedupe_keys"] = tuple(known["dedupe_keys"])

@@ -15,10 +15,13 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Final, Literal
+
+from redis.exceptions import RedisError
 
 from config.settings import MailboxSettings
 from gateway.conversation.key import ConversationKey
@@ -27,6 +30,8 @@ from gateway.store import Script, Store, Unreachable
 
 SCHEMA: Final = 1
 RETRY_PAUSE_S: Final = 0.2
+WORKER_SEEN_MS: Final = 5_000
+NUDGE_WAIT_S: Final = 1.0
 
 
 class Lost(Exception):
@@ -39,6 +44,10 @@ class Fenced(Lost):
 
 class Behind(Lost):
     """Redis has lost what we built on. Forget what is in memory, hand over."""
+
+
+class Leaving(Lost):
+    """This worker ends: hand over at the border of a step."""
 
 
 class Cold(Exception):
@@ -71,9 +80,13 @@ class Claim:
     deadline_s: float
     """By the local clock that also runs in suspend; nothing may be started after it."""
     lost: bool = False
+    leaving: bool = False
+    """The worker ends: stop at the next border of a step."""
     writes: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """Somebody wrote to the inbox or to control meanwhile."""
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One write at a time: each builds on the revision of the one before."""
 
     def seconds_left(self) -> float:
         return 0.0 if self.lost else self.deadline_s - boot_clock_s()
@@ -103,9 +116,11 @@ class Row:
     """
 
     key: str
+    turn: str
     order: int
     part: dict[str, Any]
     to: dict[str, Any]
+    made_ms: int
     state: str = "pending"
     since_ms: int = 0
     ref: dict[str, Any] | None = None
@@ -115,7 +130,8 @@ class Row:
         return self.state not in {"sent", "given_up"}
 
     def body(self) -> str:
-        return json.dumps({"order": self.order, "part": self.part, "to": self.to}, ensure_ascii=False)
+        body = {"turn": self.turn, "order": self.order, "part": self.part, "to": self.to, "made_ms": self.made_ms}
+        return json.dumps(body, ensure_ascii=False)
 
     def mark(self) -> str:
         return row_state(self.state, self.since_ms, self.ref)
@@ -236,7 +252,43 @@ class Mailbox:
         )
         return Accepted(state.decode().lower(), bool(ring), seq)
 
+    async def has_answered(self, key: ConversationKey) -> bool:
+        """Have we ever replied in this conversation (within retention)? Raises `Unreachable`."""
+        try:
+            return bool(await self.store.redis.hexists(self.store.layout.key(key.id), "answered"))
+        except (RedisError, OSError) as error:
+            raise Unreachable(str(error)) from error
+
     # ---- workers ----
+
+    async def beat(self, worker: str) -> None:
+        """Say that this worker is there; readiness asks for it. Raises `Unreachable`."""
+        try:
+            async with self.store.redis.pipeline(transaction=False) as pipeline:
+                pipeline.zadd(self._workers_key, {worker: now_ms()})
+                pipeline.zremrangebyscore(self._workers_key, "-inf", now_ms() - 10 * WORKER_SEEN_MS)
+                await pipeline.execute()
+        except (RedisError, OSError) as error:
+            raise Unreachable(str(error)) from error
+
+    async def leave(self, worker: str) -> None:
+        """This worker ends. Raises `Unreachable`."""
+        try:
+            await self.store.redis.zrem(self._workers_key, worker)
+        except (RedisError, OSError) as error:
+            raise Unreachable(str(error)) from error
+
+    async def workers(self) -> list[str]:
+        """Workers that were heard of lately. Raises `Unreachable`."""
+        try:
+            names: Any = await self.store.redis.zrangebyscore(self._workers_key, now_ms() - WORKER_SEEN_MS, "+inf")
+        except (RedisError, OSError) as error:
+            raise Unreachable(str(error)) from error
+        return [name.decode() for name in names]
+
+    @property
+    def _workers_key(self) -> str:
+        return f"{self.store.layout.root(0)}:workers"
 
     async def claim(self, partition: int, worker: str, places: int, *, by_bell: bool = False) -> Claimed:
         """Up to `places` conversations, the channel served longest ago first. Raises `Cold`, `Unreachable`."""
@@ -272,6 +324,19 @@ class Mailbox:
             if claim.conversation in fresh or claim.lost:
                 claim.news.set()
 
+    async def nudges(self, worker: str) -> AsyncIterator[str]:
+        """Conversations held by this worker that somebody has written to. Raises `Unreachable`."""
+        layout = self.store.layout
+        async with self.store.redis.pubsub(ignore_subscribe_messages=True) as listening:
+            try:
+                await listening.subscribe(*(f"{layout.root(one)}:nudge:{worker}" for one in range(layout.partitions)))
+                while True:
+                    nudge = await listening.get_message(timeout=NUDGE_WAIT_S)
+                    if nudge:
+                        yield nudge["data"].decode()
+            except (RedisError, OSError) as error:
+                raise Unreachable(str(error)) from error
+
     async def load(self, conversation: str) -> Stored:
         """Everything stored of a conversation. Raises `Unreachable`."""
         name = functools.partial(self.store.layout.key, conversation)
@@ -284,8 +349,10 @@ class Mailbox:
                 pipeline.zrange(name("inbox"), 0, -1)
                 pipeline.lrange(name("control"), 0, -1)
                 (parts, seq, turn), history, outbox, states, inbox, control = await pipeline.execute()
-        except OSError as error:
+        except (RedisError, OSError) as error:
             raise Unreachable(str(error)) from error
+        if parts is None:
+            raise Behind(conversation)
         rows = [Row.load(row.decode(), body, states[row]) for row, body in outbox.items() if row in states]
         return Stored(
             key=ConversationKey(*json.loads(parts)),
@@ -296,6 +363,18 @@ class Mailbox:
             inbox=inbox,
             control=control,
         )
+
+    async def waiting(self, conversation: str) -> tuple[list[bytes], list[bytes]]:
+        """What waits in control and in the inbox now. Raises `Unreachable`."""
+        name = functools.partial(self.store.layout.key, conversation)
+        try:
+            async with self.store.redis.pipeline(transaction=False) as pipeline:
+                pipeline.lrange(name("control"), 0, -1)
+                pipeline.zrange(name("inbox"), 0, -1)
+                control, inbox = await pipeline.execute()
+        except (RedisError, OSError) as error:
+            raise Unreachable(str(error)) from error
+        return control, inbox
 
     async def take(
         self,
@@ -308,9 +387,10 @@ class Mailbox:
         rows: Sequence[Row] = (),
     ) -> None:
         """Move chosen events into history and open (or keep) `turn`, in one script. Raises `Lost`."""
-        verdict = await self._write(
+        await self._write(
             claim,
             "take",
+            {"OK", "DONE"},
             json.dumps(turn),
             turn["id"],
             control,
@@ -321,7 +401,6 @@ class Mailbox:
             *(record.dump() for record in records),
             *_flat(rows),
         )
-        _expect(claim, verdict, "OK", "DONE")
 
     async def append(
         self,
@@ -333,9 +412,10 @@ class Mailbox:
         finished_step: bool = False,
     ) -> None:
         """Add records, and rows to the outbox; change or close the open turn. Raises `Lost`."""
-        verdict = await self._write(
+        await self._write(
             claim,
             "append",
+            {"OK", "DONE"},
             "-" if turn == "close" else "" if turn is None else json.dumps(turn),
             int(finished_step),
             len(records),
@@ -343,12 +423,11 @@ class Mailbox:
             *(record.dump() for record in records),
             *_flat(rows),
         )
-        _expect(claim, verdict, "OK", "DONE")
 
     async def mark(self, claim: Claim, row: Row, state: str, ref: dict[str, Any] | None = None) -> bool:
         """Note how far a part's sending has come. False: it was sent before, or there is no such row. Raises `Lost`."""
-        verdict = await self._write(claim, "mark", row.key, row_state(state, now_ms(), ref))
-        _expect(claim, verdict, "OK", "DONE", "SENT", "NO_ROW")
+        good = {"OK", "DONE", "SENT", "NO_ROW"}
+        verdict = await self._write(claim, "mark", good, row.key, row_state(state, now_ms(), ref))
         return verdict in {"OK", "DONE"}
 
     async def settle(self, claim: Claim, worker: str, places: int) -> Claimed | None:
@@ -358,6 +437,17 @@ class Mailbox:
     async def park(self, claim: Claim, wait_ms: int, saw_seq: int, worker: str, places: int) -> Claimed | None:
         """Give the place back until `wait_ms` are over or somebody writes. None: somebody has written. Raises `Lost`."""
         return await self._release(claim, "park", wait_ms, saw_seq, worker, places)
+
+    async def catch_up(self, claim: Claim) -> None:
+        """Learn the revision after somebody else wrote with our token (a child process). Raises `Lost`, `Unreachable`."""
+        try:
+            token, rev = await self.store.redis.hmget(self.store.layout.key(claim.conversation), "token", "rev")
+        except (RedisError, OSError) as error:
+            raise Unreachable(str(error)) from error
+        if token != claim.token.encode():
+            claim.lost = True
+            raise Fenced(claim.conversation)
+        claim.rev = int(rev or 0)
 
     async def hand_over(self, claim: Claim) -> bool:
         """Back to `ready` for another worker; does not count as a try. True: the bell is due."""
@@ -371,9 +461,10 @@ class Mailbox:
         self, claim: Claim, turn_id: str, reason: str, *, records: Sequence[Record], rows: Sequence[Row]
     ) -> None:
         """Close the turn as a dead letter, with the notice for the person in `rows`. Raises `Lost`."""
-        verdict = await self._write(
+        await self._write(
             claim,
             "bury",
+            {"OK", "DONE"},
             turn_id,
             reason,
             len(records),
@@ -381,7 +472,6 @@ class Mailbox:
             *(record.dump() for record in records),
             *_flat(rows),
         )
-        _expect(claim, verdict, "OK", "DONE")
 
     # ---- inside ----
 
@@ -417,49 +507,40 @@ class Mailbox:
             wait_ms=None if wait_ms < 0 else wait_ms,
         )
 
-    async def _write(self, claim: Claim, name: str, *arguments: str | bytes | float) -> str:
-        answer = await self._insist(claim, name, *arguments)
+    async def _write(self, claim: Claim, name: str, good: AbstractSet[str], *arguments: str | bytes | float) -> str:
+        answer = await self._insist(claim, name, good, arguments)
         return str(answer.decode())
-
-    async def _insist(self, claim: Claim, name: str, *arguments: str | bytes | float) -> Any:
-        """Ask until there is an answer: the same write id makes a repetition harmless. Ends with the lease."""
-        claim.check()
-        claim.writes += 1
-        wid = f"{claim.token}:{claim.writes}"
-
-        def ask() -> Awaitable[Any]:
-            named = (claim.conversation, claim.token, claim.rev, wid)
-            return self.store.run(script(name), claim.root, self._settings, *named, *arguments)
-
-        return await _until_answered(ask, claim)
 
     async def _release(self, claim: Claim, name: str, *arguments: str | bytes | float) -> Claimed | None:
         asked_s = boot_clock_s()
-        verdict, *claimed = await self._insist(claim, name, *arguments)
-        _expect(claim, verdict.decode(), "OK", "STAY")
+        verdict, *claimed = await self._insist(claim, name, {"OK", "STAY"}, arguments)
         if verdict == b"STAY":
             return None
         claim.lost = True
-        partition = self.store.layout.partition(claim.conversation)
-        return self._claimed(partition, claimed, asked_s)
+        return self._claimed(self.store.layout.partition(claim.conversation), claimed, asked_s)
 
-
-async def _until_answered(ask: Callable[[], Awaitable[Any]], claim: Claim) -> Any:
-    while True:
-        try:
-            return await ask()
-        except Unreachable:
+    async def _insist(
+        self, claim: Claim, name: str, good: AbstractSet[str], arguments: Sequence[str | bytes | float]
+    ) -> Any:
+        """Ask until there is an answer: the same write id makes a repetition harmless. Ends with the lease."""
+        async with claim.writing:
             claim.check()
-            await asyncio.sleep(RETRY_PAUSE_S)
-            claim.check()
-
-
-def _expect(claim: Claim, verdict: str, *good: str) -> None:
-    if verdict in good:
-        claim.rev += 1
-        return
-    claim.lost = True
-    raise Behind(claim.conversation) if verdict == "BEHIND" else Fenced(claim.conversation)
+            claim.writes += 1
+            named = (claim.conversation, claim.token, claim.rev, f"{claim.token}:{claim.writes}")
+            while True:
+                try:
+                    answer = await self.store.run(script(name), claim.root, self._settings, *named, *arguments)
+                    break
+                except Unreachable:
+                    claim.check()
+                    await asyncio.sleep(RETRY_PAUSE_S)
+                    claim.check()
+            verdict = (answer[0] if isinstance(answer, list) else answer).decode()
+            if verdict not in good:
+                claim.lost = True
+                raise Behind(claim.conversation) if verdict == "BEHIND" else Fenced(claim.conversation)
+            claim.rev += 1
+            return answer
 
 
 def _flat(rows: Sequence[Row]) -> list[str]:

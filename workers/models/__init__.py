@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
+
+from config.settings import ModelSettings
 
 StopReason = Literal[
     "end_turn",
@@ -56,6 +60,10 @@ class Answer:
     bad_inputs: dict[str, str] = field(default_factory=dict)
     """Ids of tool_use blocks whose arguments could not be read, and why: such a call must not run. Its `input` is {}."""
 
+    @property
+    def calls_tools(self) -> bool:
+        return any(block.get("type") == "tool_use" for block in self.content)
+
 
 class ModelError(Exception):
     """The model gave no answer.
@@ -91,3 +99,11 @@ class Model(Protocol):
     async def close(self) -> None:
         """Give back connections."""
         ...
+
+
+def load_model(settings: ModelSettings) -> Model:
+    """The model of `model.provider`: the module of that name. Raises `LookupError` with the names that there are."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    if settings.provider not in names:
+        raise LookupError(f"model.provider: there is no model {settings.provider!r}; there are: {', '.join(names)}")
+    return cast("Model", importlib.import_module(f"{__name__}.{settings.provider}").open_model(settings))

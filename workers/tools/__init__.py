@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,3 +71,10 @@ class Tool(Protocol):
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
         """Arguments have passed the schema. Raises `ToolError`."""
         ...
+
+
+def load_tools(outside: Outside) -> dict[str, Tool]:
+    """All tools that there are, by name: one for each module of this package."""
+    modules = (importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
+    tools = [cast("Tool", module.Tool(outside)) for module in modules]
+    return {tool.name: tool for tool in tools}

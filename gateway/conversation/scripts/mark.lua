@@ -12,4 +12,7 @@ if string.match(state, '^%S+') == 'sent' then
   return 'SENT'
 end
 redis.call('HSET', key(c, 'states'), ARGV[6], ARGV[7])
+if string.match(ARGV[7], '^%S+') == 'sent' then
+  redis.call('HSET', key(c), 'answered', '1') -- a thread that we answered in may go on without a mention
+end
 return verdict

@@ -1,0 +1,71 @@
+"""`deskmate gateway`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+
+import click
+from aiohttp import web
+from setproctitle import setproctitle
+
+from config.loading import Loaded
+from gateway.app import Gateway, open_parts
+from gateway.cli import Stop, pass_loaded
+from gateway.conversation.mailbox import WrongPartitions
+from gateway.embedded import NoServer, redis_url
+from gateway.logs import log, start_logging
+from gateway.serving import run_loop
+
+logger = logging.getLogger(__name__)
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0: any free port.")
+@click.option("--shared", is_flag=True, help="Others listen on the same port: the kernel spreads connections.")
+@pass_loaded
+def gateway(loaded: Loaded, port: int | None, shared: bool) -> None:
+    """Serve webhooks and pages: one process.
+
+    A webhook is answered 2xx when its events are in Redis, and not before. Start several with --shared on one port, or
+    let `deskmate up` do it (gateway.processes).
+    """
+    settings = loaded.settings
+    start_logging(settings.log, process="gateway", secrets=loaded.secret_values)
+    setproctitle("deskmate gateway")
+    try:
+        run_loop(
+            _serve(loaded, settings.gateway.port if port is None else port, shared or settings.gateway.processes > 1)
+        )
+    except OSError as error:
+        raise Stop(f"port {port or settings.gateway.port} on {settings.gateway.host}: {error.strerror}") from None
+    except (NoServer, WrongPartitions) as error:
+        raise Stop(f"{error}") from None
+
+
+async def _serve(loaded: Loaded, port: int, shared: bool) -> None:
+    settings = loaded.settings
+    url = redis_url(settings)
+    rq_url = settings.rq.url.get_secret_value() if settings.rq.url else url
+    parts = await open_parts(loaded, url, rq_url)
+    runner = web.AppRunner(
+        Gateway(parts).app,
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=settings.gateway.shutdown_s,
+        keepalive_timeout=75,
+    )
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await runner.setup()
+    site = web.TCPSite(runner, settings.gateway.host, port, reuse_port=shared or None, backlog=1_024)
+    try:
+        await site.start()
+        log(logger, "gateway ready", address=site.name)
+        await stop.wait()
+        log(logger, "gateway stops")
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,65 @@
+"""Commands: one module each, `gateway/commands/<name>.py`, said as `/<name>` in the chat.
+
+A module offers `CONTROL` (does it overtake what waits?) and `run`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from config.settings import Language
+from gateway.conversation.records import Record
+from gateway.events import Event
+
+SPOKEN = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:@\S+)?(?:\s+(.*))?\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A command as somebody said it."""
+
+    event: Event
+    rest: str
+    language: Language
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command leads to: an answer in the chat, and records."""
+
+    text: str
+    records: tuple[Record, ...] = ()
+
+
+class Command(Protocol):
+    """What a module in this package offers."""
+
+    CONTROL: bool
+    run: Callable[[Said], Done]
+
+
+def names() -> list[str]:
+    """All commands there are."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def command_of(event: Event) -> tuple[str, str] | None:
+    """The command that an event is, and what follows its name. None: it is talk (`/etc/hosts is broken`)."""
+    if event.kind == "command":
+        return event.name.lower(), event.text.strip()
+    spoken = SPOKEN.match(event.text.strip()) if event.kind == "message" else None
+    return (spoken[1].lower(), (spoken[2] or "").strip()) if spoken else None
+
+
+def find(name: str) -> Command | None:
+    """The command of this name."""
+    if name not in names():
+        return None
+    command: Command = importlib.import_module(f"{__name__}.{name}")
+    return command

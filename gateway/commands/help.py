@@ -1,0 +1,13 @@
+"""/help: which commands there are."""
+
+from __future__ import annotations
+
+from gateway.commands import Done, Said, names
+from gateway.phrases import say
+
+CONTROL = False
+
+
+def run(said: Said) -> Done:
+    lines = (f"- `/{name}` {say(f'command.{name}.summary', said.language)}" for name in names())
+    return Done(say("command.help", said.language, commands="\n".join(lines)))

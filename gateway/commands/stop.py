@@ -1,0 +1,12 @@
+"""/stop: end what is running. A running turn takes it at once; this is the answer when nothing runs."""
+
+from __future__ import annotations
+
+from gateway.commands import Done, Said
+from gateway.phrases import say
+
+CONTROL = True
+
+
+def run(said: Said) -> Done:
+    return Done(say("turn.nothing_to_stop", said.language))

@@ -1,0 +1,94 @@
+"""Intake: which events become work, and one line in the log for each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from config.loading import Loaded
+from gateway.bell import Bell
+from gateway.commands import command_of, find
+from gateway.conversation.mailbox import Mailbox
+from gateway.events import Event
+from gateway.logs import log
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What became of one event."""
+
+    state: Literal["new", "known", "full", "cold", "ignored"]
+    reason: str = ""
+
+
+class Intake:
+    """One a gateway process."""
+
+    def __init__(self, mailbox: Mailbox, bell: Bell, loaded: Loaded) -> None:
+        self._mailbox = mailbox
+        self._bell = bell
+        self._loaded = loaded
+
+    async def receive(self, events: Sequence[Event]) -> list[Received]:
+        """Put the events of one delivery into their mailboxes, in their order. Raises `Unreachable`.
+
+        It ends with the first that can't be stored now: the platform sends all again, and the stored ones are known.
+        """
+        received: list[Received] = []
+        for event in events:
+            one = await self._receive(event)
+            log(
+                logger,
+                "message",
+                outcome=one.state,
+                reason=one.reason,
+                connection=event.conversation.connection,
+                channel=event.conversation.channel,
+                conversation=event.conversation.id,
+                message=event.message_id,
+                kind=event.kind,
+            )
+            received.append(one)
+            if one.state in {"full", "cold"}:
+                break
+        return received
+
+    async def _receive(self, event: Event) -> Received:
+        reason = await self._why_not(event)
+        if reason:
+            return Received("ignored", reason)
+        key = event.conversation
+        queue = self._loaded.profile_for(key.connection, key.channel).queue
+        command = command_of(event)
+        known = find(command[0]) if command else None
+        accepted = await self._mailbox.accept(
+            key,
+            event.dump(),
+            dedupe_keys=event.dedupe_keys,
+            at_ms=event.at_ms,
+            control=bool(known and known.CONTROL),
+            delay_ms=0 if command else queue.gather_ms or self._mailbox.settings.hold_back_ms,
+        )
+        if accepted.ring:
+            self._bell.ring(self._mailbox.store.layout.partition(key.id))
+        return Received(accepted.state)
+
+    async def _why_not(self, event: Event) -> str:
+        """Why an event is none of our business. An ignored event leaves no trace: a later copy may be for us."""
+        if event.actor.is_self:
+            return "own message"
+        if event.actor.is_bot:
+            return "another bot"
+        if event.kind not in {"message", "command"}:
+            return f"{event.kind} events have no effect"
+        if event.addressed:
+            return ""
+        key = event.conversation
+        profile = self._loaded.profile_for(key.connection, key.channel)
+        if key.thread and profile.thread_follow and await self._mailbox.has_answered(key):
+            return ""
+        return "not addressed"

@@ -1,0 +1,41 @@
+"""How a process of ours begins: its loop, and the refusal of a Redis that would lose messages."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from importlib.util import find_spec
+from typing import Any
+
+from config.settings import Settings
+from gateway.checks import check_server
+from gateway.logs import log
+from gateway.store import Store
+
+logger = logging.getLogger(__name__)
+
+
+class Unfit(Exception):
+    """This Redis must not be used as it is. `str()` says why, and what to do."""
+
+
+def run_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Run a process's main coroutine, on uvloop where it is installed."""
+    if find_spec("uvloop"):
+        import uvloop  # noqa: PLC0415  # an extra
+
+        uvloop.run(main)
+    else:
+        asyncio.run(main)
+
+
+async def refuse_unfit(store: Store, settings: Settings) -> None:
+    """Look at the server once, at start: warn, or refuse. Raises `Unfit`."""
+    findings = await check_server(store.redis, settings)
+    for finding in findings:
+        if finding.level == "warn":
+            log(logger, "redis", level=logging.WARNING, about=finding.about, found=finding.text, advice=finding.advice)
+    failed = [finding for finding in findings if finding.level == "fail"]
+    if failed:
+        raise Unfit("; ".join(f"{one.about}: {one.text} ({one.advice})" for one in failed))

@@ -1,0 +1,297 @@
+"""The agent loop: ask the model, run the tools it asks for, until it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from config.settings import Settings
+from gateway.commands import command_of
+from gateway.conversation.mailbox import Leaving, now_ms
+from gateway.conversation.records import Record
+from gateway.events import Event
+from gateway.logs import log
+from gateway.phrases import say
+from skills.index import section
+from skills.library import Catalogue
+from workers.calls import Calls
+from workers.delivery import Live
+from workers.models import Answer, Model, ModelError, Request, TextDelta
+from workers.moves import Ask, Pending, Run, Stop, is_stop, next_move, pending
+from workers.rendering import Prompt, messages, prompt
+from workers.tools import Tool
+from workers.turn import Ended, Parked, Turn
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+BAD_INPUTS_MAX = 2
+BACKOFF_MAX_S = 8.0
+CANCEL_WAIT_S = 2.0
+
+
+class Called(Exception):
+    """Somebody wrote while work was under way, and it can't wait: /stop, or a message in the mode `interrupt`."""
+
+    def __init__(self, *, stop: bool) -> None:
+        super().__init__()
+        self.stop = stop
+
+
+class Agent:
+    """One a worker process; turns pass through it."""
+
+    def __init__(self, settings: Settings, model: Model, tools: Mapping[str, Tool]) -> None:
+        self._settings = settings
+        self._model = model
+        self._tools = tools
+
+    async def answer(self, turn: Turn, catalogue: Catalogue, live: Live) -> tuple[Record, str]:
+        """Go on with the turn until the model has answered: the record of its answer, not yet written, and the reply.
+
+        Raises `Ended` where a notice takes the answer's place, `Parked` where the turn waits, `Lost`.
+        """
+        offered = self._offered(turn, catalogue)
+        asked = await self._prompt(turn, catalogue, offered)
+        calls = Calls(self._settings.tools, offered, turn, catalogue, live)
+        while True:
+            try:
+                return await self._steps(turn, asked, calls, live)
+            except Called:
+                await close_calls(turn, "stopped")
+            except Ended:
+                await close_calls(turn, "not run")
+                raise
+
+    async def _steps(self, turn: Turn, asked: Prompt, calls: Calls, live: Live) -> tuple[Record, str]:
+        while True:
+            self._check_limits(turn)
+            await self._border(turn)
+            match next_move(turn.records):
+                case Stop():
+                    raise Ended("turn.stopped")
+                case Run(pending_calls):
+                    self._check_inputs(turn)
+                    await self._unless_called(turn, calls.run(pending_calls), interrupts=False)
+                case Ask(step):
+                    answer = await self._ask(turn, asked, step, live)
+                    if answer is None:
+                        continue
+                    record = Record("answer", now_ms(), {"step": step, **asdict(answer)})
+                    if answer.stop_reason == "pause_turn" or answer.calls_tools:
+                        await turn.write(record, finished_step=True)
+                        live.next_step()
+                    elif reply := await self._reply(turn, answer):
+                        return record, reply
+
+    # ---- asking ----
+
+    def _offered(self, turn: Turn, catalogue: Catalogue) -> dict[str, Tool]:
+        """What the profile lists and there is; without skills nothing that is about them."""
+        names = [name for name in turn.profile.tools if name in self._tools]
+        return {name: self._tools[name] for name in names if name != "load_skill" or catalogue.skills}
+
+    async def _prompt(self, turn: Turn, catalogue: Catalogue, offered: Mapping[str, Tool]) -> Prompt:
+        index = section(catalogue, self._settings.skills.index_max_tokens) if "load_skill" in offered else ""
+        made = prompt(turn.profile.instructions, index, list(offered.values()))
+        last = next((record for record in reversed(turn.stored.history) if record.type == "prompt"), None)
+        if last is None or last.data["hash"] != made.hash:
+            await turn.write(Record("prompt", now_ms(), {"hash": made.hash, "turn": turn.id}))
+            log(logger, "prompt changed", conversation=turn.stored.key.id, hash=made.hash, first=last is None)
+        return made
+
+    async def _ask(self, turn: Turn, asked: Prompt, step: int, live: Live) -> Answer | None:
+        """One model call. None: no answer this time, look again what to do."""
+        await turn.write(Record("call", now_ms(), {"step": step, "turn": turn.id}))
+        request = Request(
+            model=turn.profile.model or self._settings.model.name,
+            system=[{"type": "text", "text": asked.system}],
+            messages=messages(turn.stored.history),
+            tools=list(asked.tools),
+            max_tokens=self._settings.model.answer_max_tokens,
+        )
+        try:
+            answer = await self._unless_called(turn, self._stream(request, live), interrupts=True)
+        except ModelError as error:
+            live.drop()
+            await self._failed(turn, error)
+            return None
+        except Called as called:
+            if called.stop:
+                raise
+            live.drop()
+            await self._take_messages(turn, Record("dropped", now_ms(), {"step": step, "why": "interrupt"}))
+            return None
+        turn.state.pop("failures", None)
+        turn.state.pop("failing_since_ms", None)
+        return answer
+
+    async def _stream(self, request: Request, live: Live) -> Answer:
+        async for piece in self._model.stream(request):
+            if isinstance(piece, TextDelta):
+                live.add(piece.text)
+            else:
+                return piece
+        raise ModelError("the stream ended without an answer", passing=True, kind="broken")
+
+    async def _failed(self, turn: Turn, error: ModelError) -> None:
+        """Wait before the next try, or end the turn. A wait of seconds gives the place to others."""
+        reference = turn.id[:8]
+        failures = turn.state["failures"] = turn.state.get("failures", 0) + 1
+        since = turn.state.setdefault("failing_since_ms", now_ms())
+        backoff = min(BACKOFF_MAX_S, 0.5 * 2 ** min(failures - 1, 6)) * random.uniform(0.5, 1)
+        pause = backoff if error.retry_after_s is None else error.retry_after_s
+        left = min(self._settings.model.retry_for_s - (now_ms() - since) / 1000, turn.seconds_left)
+        log(
+            logger,
+            "model failed",
+            level=logging.WARNING if error.passing and pause <= left else logging.ERROR,
+            reference=reference,
+            conversation=turn.stored.key.id,
+            reason=error.detail,
+            kind=error.kind,
+            failures=failures,
+        )
+        if not error.passing:
+            refused = error.kind in {"unauthorized", "not_found", "bad_request"}
+            raise Ended("turn.model_refused" if refused else "turn.failed", reference=reference)
+        if pause > left:
+            raise Ended("turn.model_away")
+        await turn.write(state="save")
+        if pause > self._settings.mailbox.send_hold_s:
+            raise Parked(pause)
+        await self._unless_called(turn, asyncio.sleep(pause), interrupts=False)
+
+    async def _reply(self, turn: Turn, answer: Answer) -> str:
+        """The text of a final answer, empty where the model should be asked again."""
+        text = "".join(block.get("text", "") for block in answer.content if block.get("type") == "text").strip()
+        if answer.stop_reason == "refusal" and not text:
+            raise Ended("turn.empty")
+        if answer.stop_reason == "model_context_window_exceeded" and not text:
+            raise Ended("turn.limit_tokens")
+        if text:
+            return text if answer.stop_reason != "max_tokens" else f"{text}\n\n{say('turn.cut', turn.language)}"
+        if any(record.type == "dropped" and record.data["why"] == "empty" for record in turn.records):
+            raise Ended("turn.empty")
+        await turn.write(Record("dropped", now_ms(), {"step": 0, "why": "empty"}))
+        return ""
+
+    # ---- limits, borders, newcomers ----
+
+    def _check_limits(self, turn: Turn) -> None:
+        limits = turn.profile.limits
+        if turn.seconds_left <= 0:
+            raise Ended("turn.limit_time", seconds=int(limits.turn_s))
+        answers = [record.data for record in turn.records if record.type == "answer"]
+        asked = sum(record.type == "call" for record in turn.records)
+        if len(answers) >= limits.steps or asked >= limits.steps * 2:
+            raise Ended("turn.limit_steps", steps=limits.steps)
+        if sum(spent(answer["usage"]) for answer in answers) >= limits.turn_tokens:
+            raise Ended("turn.limit_tokens")
+
+    def _check_inputs(self, turn: Turn) -> None:
+        """A model that can't write its arguments is not asked for ever."""
+        if (
+            sum(bool(record.data.get("bad_inputs")) for record in turn.records if record.type == "answer")
+            > BAD_INPUTS_MAX
+        ):
+            raise Ended("turn.failed", reference=turn.id[:8])
+
+    async def _border(self, turn: Turn) -> None:
+        """Between two steps: control always, and in `steer` what people wrote meanwhile."""
+        turn.claim.check()
+        if turn.claim.leaving:
+            raise Leaving(turn.claim.conversation)
+        if not turn.claim.news.is_set():
+            return
+        turn.claim.news.clear()
+        called = await self._look(turn)
+        if called and called.stop:
+            raise called
+        if called and turn.profile.queue.mode in {"steer", "interrupt"}:
+            await self._take_messages(turn)
+
+    async def _take_messages(self, turn: Turn, *also: Record) -> None:
+        _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
+        members = talk_of(inbox)
+        if members or also:
+            await turn.take(members, (), *also)
+
+    async def _look(self, turn: Turn) -> Called | None:
+        control, inbox = await turn.mailbox.waiting(turn.claim.conversation)
+        if any(is_stop(json.loads(event)) for event in control):
+            await turn.take((), control)
+            return Called(stop=True)
+        return Called(stop=False) if talk_of(inbox) else None
+
+    async def _unless_called(self, turn: Turn, work: Coroutine[Any, Any, T], *, interrupts: bool) -> T:
+        """Do the work, unless somebody stops it, interrupts it (where that is allowed), time ends or the claim is lost."""
+        task: asyncio.Task[T] = asyncio.create_task(work)
+        news = turn.claim.news
+        noticed = False
+        try:
+            while not task.done():
+                turn.claim.check()
+                if turn.seconds_left <= 0:
+                    raise Ended("turn.limit_time", seconds=int(turn.profile.limits.turn_s))
+                listening = asyncio.create_task(news.wait())
+                await asyncio.wait(
+                    {task, listening},
+                    timeout=min(turn.seconds_left, turn.claim.seconds_left()),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                listening.cancel()
+                if news.is_set() and not task.done():
+                    news.clear()
+                    noticed = True
+                    called = await self._look(turn)
+                    if called and (called.stop or (interrupts and turn.profile.queue.mode == "interrupt")):
+                        raise called
+            return task.result()
+        finally:
+            if noticed:
+                news.set()  # the border that comes looks as well
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=CANCEL_WAIT_S)
+
+
+def spent(usage: Mapping[str, int]) -> int:
+    return sum(usage.values())
+
+
+def talk_of(inbox: Sequence[bytes]) -> list[bytes]:
+    """The members that are talk and no command, up to the first command: commands keep their place in line."""
+    members = []
+    for member in inbox:
+        if command_of(Event.load(member[13:])):
+            break
+        members.append(member)
+    return members
+
+
+async def close_calls(turn: Turn, why: str) -> None:
+    """Give every open call of the turn a result that says why there is none: history stays well-formed."""
+    answer = next((record for record in reversed(turn.records) if record.type == "answer"), None)
+    calls: tuple[Pending, ...] = pending(turn.records, answer) if answer else ()
+    if not calls:
+        return
+    texts = {
+        "stopped": "Stopped by the person; it may have run in part.",
+        "not run": "Not run: the turn ended before.",
+    }
+    await turn.write(
+        *(
+            Record(
+                "tool_result",
+                now_ms(),
+                {"step": call.step, "id": call.id, "name": call.name, "text": texts[why], "error": True},
+            )
+            for call in calls
+        )
+    )

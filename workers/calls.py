@@ -1,0 +1,159 @@
+"""Tool calls of a turn: what is allowed, intent before, result after, what a crash left half done."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jsonschema_rs
+
+from config.settings import ToolsSettings
+from gateway.conversation.mailbox import Lost, now_ms
+from gateway.conversation.records import Record
+from gateway.logs import log
+from skills.library import Catalogue
+from workers.delivery import Live
+from workers.moves import Pending
+from workers.tools import Call, Tool, ToolError, ToolResult
+from workers.turn import Turn, stable_key
+
+logger = logging.getLogger(__name__)
+
+
+class Calls:
+    """Runs the calls of one turn. `offered` is all that is allowed: what is not in it is refused here, at the call."""
+
+    def __init__(
+        self, settings: ToolsSettings, offered: Mapping[str, Tool], turn: Turn, catalogue: Catalogue, live: Live
+    ) -> None:
+        self._settings = settings
+        self._offered = offered
+        self._turn = turn
+        self._catalogue = catalogue
+        self._live = live
+
+    async def run(self, calls: Sequence[Pending]) -> None:
+        """Run all, in their order: neighbours that only read side by side, the others one by one. Raises `Lost`."""
+        for reads, group in itertools.groupby(calls, key=self._only_reads):
+            if reads:
+                await self._together(list(group))
+            else:
+                for call in group:
+                    await self._together([call])
+
+    def _only_reads(self, call: Pending) -> bool:
+        tool = self._offered.get(call.name)
+        return tool is not None and tool.effect == "read"
+
+    async def _together(self, calls: Sequence[Pending]) -> None:
+        starts = [
+            Record("tool_start", now_ms(), {"step": call.step, "id": call.id, "name": call.name})
+            for call in calls
+            if self._why_not(call) is None and not call.was_started
+        ]
+        if starts:
+            await self._turn.write(*starts)
+        self._turn.claim.check()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in calls:
+                    group.create_task(self._one(call))
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None  # the first says why the others were cancelled
+
+    async def _one(self, call: Pending) -> None:
+        line = self._live.step("skill" if call.name == "load_skill" else "tool", shown_name(call))
+        begun_s = asyncio.get_running_loop().time()
+        result, error = await self._result(call)
+        log(
+            logger,
+            "tool",
+            conversation=self._turn.stored.key.id,
+            turn=self._turn.id[:8],
+            name=call.name,
+            failed=error,
+            ms=int((asyncio.get_running_loop().time() - begun_s) * 1000),
+            characters=len(result.text),
+        )
+        data: dict[str, Any] = {
+            "step": call.step,
+            "id": call.id,
+            "name": call.name,
+            "text": cut(result.text, self._settings.result_max_characters),
+            "shown": shown_name(call),
+        }
+        if error:
+            data["error"] = True
+        if result.untrusted and not error:
+            data |= {"untrusted": True, "mark": secrets.token_hex(4)}
+        await self._turn.write(Record("tool_result", now_ms(), data), *result.records, finished_step=True)
+        self._live.step_done(line, failed=error)
+
+    async def _result(self, call: Pending) -> tuple[ToolResult, bool]:
+        """What the model gets, and whether it is an error."""
+        if why := self._why_not(call):
+            return ToolResult(why, untrusted=False), True
+        tool = self._offered[call.name]
+        context = Call(
+            conversation=self._turn.stored.key.id,
+            channel=self._turn.stored.key.channel_id,
+            key=stable_key(self._turn.id, str(call.step), call.id),
+            catalogue=self._catalogue,
+            history=tuple(self._turn.stored.history),
+        )
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                return await tool.run(call.input, context), False
+        except ToolError as why_not:
+            return ToolResult(str(why_not), untrusted=False), True
+        except TimeoutError:
+            return ToolResult(f"{call.name} took longer than {self._settings.timeout_s:g} s.", untrusted=False), True
+        except Lost:
+            raise
+        except Exception as error:  # noqa: BLE001  # a broken tool must not take the turn with it
+            log(logger, "tool broke", level=logging.ERROR, error=error, name=call.name)
+            return ToolResult(f"{call.name} failed inside; nothing is known of its outcome.", untrusted=False), True
+
+    def _why_not(self, call: Pending) -> str | None:
+        """Why a call does not run: not allowed, arguments wrong, or begun before by somebody who died."""
+        tool = self._offered.get(call.name)
+        if tool is None:
+            return f"There is no tool {call.name!r} here. Tools: {', '.join(sorted(self._offered)) or 'none'}."
+        if call.bad_input:
+            return f"The arguments could not be read: {call.bad_input}. Send them again as one JSON object."
+        if faults := wrong_arguments(tool.input_schema, call.input):
+            return f"The arguments do not fit: {faults}."
+        if call.was_started and tool.effect == "once":
+            return (
+                "Interrupted: it is not known whether this ran, and it was not run again. "
+                "Tell the person, and let them decide."
+            )
+        return None
+
+
+def wrong_arguments(schema: Mapping[str, Any], arguments: dict[str, Any]) -> str:
+    """All that is wrong with the arguments, field by field; empty if nothing is."""
+    validator = jsonschema_rs.validator_for(dict(schema))
+    return "; ".join(
+        f"{'.'.join(str(step) for step in error.instance_path) or 'arguments'}: {error.message}"
+        for error in itertools.islice(validator.iter_errors(arguments), 20)
+    )
+
+
+def shown_name(call: Pending) -> str:
+    """The name that people see: of the skill, when one is loaded."""
+    wanted = call.input.get("name") if call.name == "load_skill" else None
+    return str(wanted)[:80] if wanted else call.name
+
+
+def cut(text: str, limit: int) -> str:
+    """Beginning and end of a text that is too long, and how much was left out."""
+    text = text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+    if len(text) <= limit:
+        return text
+    head = limit * 3 // 4
+    return f"{text[:head]}\n[... {len(text) - limit} characters left out ...]\n{text[-(limit - head) :]}"

@@ -1,0 +1,211 @@
+"""The desk: how a worker attends to one conversation that it has claimed.
+
+The order is always the same, for a first run and for a takeover: unsent rows, then the open turn from its last record,
+then control, then the inbox. At last the claim is given back, in the script that looks for more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from config.loading import Loaded
+from config.profiles import Profile, Queue
+from gateway.commands import Done, Said, command_of, find
+from gateway.conversation.mailbox import Claim, Claimed, Lost, Mailbox, Row, Stored, now_ms
+from gateway.conversation.records import Record
+from gateway.events import Event
+from gateway.logs import log
+from gateway.phrases import say
+from gateway.platforms import Adapter, Outbound
+from gateway.store import Unreachable
+from skills.library import Shelf
+from workers.agent import Agent, talk_of
+from workers.delivery import Delivery, Live, sent_ref
+from workers.turn import Ended, Parked, Turn, begin, leftover, rows_for
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_CONNECTION_WAIT_S = 30.0
+ERRORS_MAX = 3
+ERROR_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Desk:
+    """One a worker process."""
+
+    worker: str
+    loaded: Loaded
+    mailbox: Mailbox
+    adapters: Mapping[str, Adapter]
+    agent: Agent
+    shelf: Shelf
+    _errors: Counter[str] = field(default_factory=Counter)
+    """How often something nobody understands has happened, by conversation."""
+
+    async def attend(self, claim: Claim, places: Callable[[], int]) -> Claimed:
+        """Do what the conversation has to do, give it back, and say what was claimed in the same script.
+
+        Raises `Lost`. On anything else that nobody understands it is handed over, and after the third time buried.
+        """
+        while True:
+            stored = await self.mailbox.load(claim.conversation)
+            try:
+                await self._work(claim, stored)
+                released = await self.mailbox.settle(claim, self.worker, places())
+            except Parked as parked:
+                wait_ms = max(1, int(parked.wait_s * 1000))
+                released = await self.mailbox.park(claim, wait_ms, stored.seq, self.worker, places())
+            except (Lost, Unreachable):
+                raise
+            except Exception as error:  # noqa: BLE001  # whatever it is, the person is told and the others go on
+                await self._broke(claim, error)
+                continue
+            if released is not None:
+                self._errors.pop(claim.conversation, None)
+                return released
+
+    async def bury(self, claim: Claim, reason: str) -> None:
+        """Give up what this conversation has in hand: a dead letter, and a notice to the person. Raises `Lost`."""
+        stored = await self.mailbox.load(claim.conversation)
+        profile = self._profile(stored)
+        if stored.turn:
+            turn = Turn(self.mailbox, claim, stored, profile, stored.turn)
+            await self._find_live(turn, stored.rows)
+        else:
+            waiting = [*stored.control[:1], *(member[13:] for member in stored.inbox[:1])]
+            if not waiting:
+                return
+            turn = begin(self.mailbox, claim, stored, profile, Event.load(waiting[0]))
+            await turn.take(() if stored.control else stored.inbox[:1], stored.control[:1])
+        reference = turn.id[:8]
+        log(logger, "buried", level=logging.ERROR, conversation=stored.key.id, reference=reference, reason=reason)
+        text = say("turn.dead", turn.language, reference=reference)
+        adapter = self.adapters[stored.key.connection]
+        rows = rows_for(turn, adapter.render(Outbound(text, is_notice=True)))
+        records = [
+            Record("failed", now_ms(), {"turn": turn.id, "reason": reason}),
+            Record("reply", now_ms(), {"turn": turn.id, "text": text, "notice": True}),
+        ]
+        await self.mailbox.bury(claim, turn.id, reason, records=records, rows=rows)
+
+    async def _work(self, claim: Claim, stored: Stored) -> None:
+        adapter = self.adapters.get(stored.key.connection)
+        if adapter is None:
+            log(logger, "no such connection here", level=logging.ERROR, connection=stored.key.connection)
+            raise Parked(UNKNOWN_CONNECTION_WAIT_S)  # a worker with newer settings may know it
+        profile = self._profile(stored)
+        if stored.turn:
+            turn = Turn(self.mailbox, claim, stored, profile, stored.turn)
+            log(logger, "turn taken over", conversation=stored.key.id, turn=turn.id[:8], tries=claim.tries)
+            await self._find_live(turn, stored.rows)
+            await self._go_on(turn, adapter)
+            return
+        for row in stored.rows:
+            turn = leftover(self.mailbox, claim, stored, profile, row)
+            await Delivery(turn, adapter, self.mailbox.settings).send_all([row])
+        if stored.control or stored.inbox:
+            members = [] if stored.control else chosen(stored.inbox, profile.queue)
+            first = Event.load(stored.control[0] if stored.control else members[0][13:])
+            turn = begin(self.mailbox, claim, stored, profile, first)
+            await turn.take(members, stored.control[:1])
+            log(logger, "turn", conversation=stored.key.id, turn=turn.id[:8], events=max(1, len(members)))
+            await self._go_on(turn, adapter)
+
+    async def _go_on(self, turn: Turn, adapter: Adapter) -> None:
+        """From wherever the turn stands to its reply, sent."""
+        events = [Event.of(one.data["event"]) for one in turn.records if one.type == "event"]
+        command = command_of(events[0]) if events else None
+        if command:
+            await self._command(turn, adapter, events[0], *command)
+        elif not any(event.text.strip() or event.attachments for event in events):
+            await self._finish(turn, adapter, say("message.empty", turn.language), notice=True)
+        else:
+            await self._answer(turn, adapter)
+
+    async def _command(self, turn: Turn, adapter: Adapter, event: Event, name: str, rest: str) -> None:
+        known = find(name)
+        if known is None:
+            done = Done(say("command.unknown", turn.language, name=name))
+        else:
+            done = known.run(Said(event, rest, turn.language, now_ms()))
+        await self._finish(turn, adapter, done.text, *done.records, notice=True, command=True)
+
+    async def _answer(self, turn: Turn, adapter: Adapter) -> None:
+        library = await self.shelf.current()
+        live = Live(turn, adapter)
+        try:
+            record, text = await self.agent.answer(turn, library.catalogue(turn.profile.skills), live)
+        except Ended as ended:
+            await live.close()
+            log(logger, "turn ended", conversation=turn.stored.key.id, turn=turn.id[:8], reason=ended.phrase)
+            await self._finish(turn, adapter, say(ended.phrase, turn.language, **ended.values), notice=True)
+        else:
+            await live.close()
+            await self._finish(turn, adapter, text, record)
+        finally:
+            await live.close()
+
+    async def _finish(
+        self, turn: Turn, adapter: Adapter, text: str, *records: Record, notice: bool = False, command: bool = False
+    ) -> None:
+        """The answer, the reply and its rows in one script; then send."""
+        data: dict[str, Any] = {"turn": turn.id, "text": text}
+        data |= {"notice": True} if notice else {}
+        data |= {"command": True} if command else {}
+        rows = rows_for(turn, adapter.render(Outbound(text, is_notice=notice)))
+        await turn.write(*records, Record("reply", now_ms(), data), rows=rows, state="close", finished_step=True)
+        await Delivery(turn, adapter, self.mailbox.settings).send_all(rows)
+
+    async def _find_live(self, turn: Turn, rows: Sequence[Row]) -> None:
+        """Messages that a holder before us began to show: they become the reply, so that none is left half."""
+        for row in rows:
+            if row.state == "live":
+                turn.live_rows[row.key] = row
+            elif row.state == "sending":
+                adapter = self.adapters[turn.stored.key.connection]
+                if adapter.capabilities.look_back:
+                    found = await adapter.find(turn.address, row.key, row.since_ms)
+                    turn.live_rows[row.key] = replace(row, state="live", ref=sent_ref(found))
+
+    async def _broke(self, claim: Claim, error: Exception) -> None:
+        self._errors[claim.conversation] += 1
+        log(
+            logger,
+            "turn broke",
+            level=logging.ERROR,
+            error=error,
+            conversation=claim.conversation,
+            times=self._errors[claim.conversation],
+        )
+        claim.check()
+        if self._errors[claim.conversation] < ERRORS_MAX:
+            await asyncio.sleep(ERROR_PAUSE_S)
+            return
+        await self.bury(claim, type(error).__name__)
+
+    def _profile(self, stored: Stored) -> Profile:
+        return self.loaded.profile_for(stored.key.connection, stored.key.channel)
+
+
+def chosen(inbox: Sequence[bytes], queue: Queue) -> list[bytes]:
+    """The members of the inbox that the next turn takes: a command alone, else talk by the profile's queue mode."""
+    talk = talk_of(inbox)
+    if not talk:
+        return list(inbox[:1])
+    if queue.mode != "followup":
+        return talk
+    together = talk[:1]
+    before = Event.load(talk[0][13:])
+    for member in talk[1:]:
+        event = Event.load(member[13:])
+        if event.actor.id != before.actor.id or event.at_ms - before.at_ms > queue.gather_ms:
+            break
+        together.append(member)
+        before = event
+    return together

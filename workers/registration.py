@@ -1,0 +1,104 @@
+"""What RQ's tools see of a worker: that it is there, whether it is busy; and what they tell it: suspend, shut down.
+
+RQ's own loop is not used (see ARCHITECTURE.md); its bookkeeping of workers is. RQ's calls are synchronous: they run
+in a thread, never in the loop. What is used of RQ is held by a contract test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any, Final
+
+from redis import Redis
+from redis.exceptions import RedisError
+from rq.serializers import JSONSerializer
+from rq.suspension import is_suspended
+from rq.worker import BaseWorker, WorkerStatus
+
+from gateway.logs import log
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_S: Final = 10.0
+TTL_S: Final = 60
+
+
+class LoopWorker(BaseWorker):
+    """A worker whose work is done by an asyncio loop; RQ knows only that it lives and whether it is busy."""
+
+    def execute_job(self, job: Any, queue: Any) -> None:  # RQ's signature
+        raise NotImplementedError("bells are answered by the runner")
+
+
+class Registration:
+    """This process in RQ's list of workers. `enter` first, `leave` at the end."""
+
+    def __init__(self, url: str, queue: str, name: str) -> None:
+        self.name = name
+        self._redis = Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)
+        self._queue = queue
+        self._worker: LoopWorker | None = None
+        self._beaten_s = 0.0
+        self._state = ""
+        self._suspended = False
+
+    async def enter(self) -> None:
+        """Register. Raises `RedisError`. RQ's `shutdown` command arrives as SIGINT, like Ctrl-C."""
+        await asyncio.to_thread(self._enter)
+
+    async def look(self, *, busy: bool, draining: bool) -> bool:
+        """Say that we live and what we do; learn whether an operator has suspended all workers.
+
+        While RQ's server is away the last answer holds: suspension is a wish, not a lock.
+        """
+        try:
+            self._suspended = await asyncio.to_thread(self._look, busy, draining)
+        except (RedisError, OSError) as error:
+            log(logger, "rq away", level=logging.WARNING, reason=str(error))
+        return self._suspended
+
+    async def leave(self) -> None:
+        """Say that we end."""
+        try:
+            await asyncio.to_thread(self._leave)
+        except (RedisError, OSError) as error:
+            log(logger, "not unregistered", level=logging.WARNING, reason=str(error))
+
+    def _enter(self) -> None:
+        self._worker = LoopWorker(
+            [self._queue], name=self.name, connection=self._redis, serializer=JSONSerializer, worker_ttl=TTL_S
+        )
+        self._worker.bootstrap(logging_level=None)
+        self._beaten_s = time.monotonic()
+
+    def _look(self, busy: bool, draining: bool) -> bool:
+        if self._worker is None:
+            self._enter()
+        worker = self._worker
+        assert worker is not None  # noqa: S101  # for the type checker
+        suspended = bool(is_suspended(self._redis))
+        state = (
+            WorkerStatus.SUSPENDED
+            if suspended and not busy
+            else WorkerStatus.BUSY
+            if busy or draining
+            else WorkerStatus.IDLE
+        )
+        if time.monotonic() - self._beaten_s > HEARTBEAT_S:
+            if not self._redis.exists(worker.key):
+                worker.register_birth()  # RQ's server was away longer than it remembers us
+                self._state = ""
+            worker.heartbeat()
+            self._beaten_s = time.monotonic()
+        if state != self._state:
+            worker.set_state(state)
+            self._state = state
+        return suspended
+
+    def _leave(self) -> None:
+        if self._worker is not None:
+            self._worker.register_death()
+            self._worker.unsubscribe()
+        self._redis.close()

@@ -1,0 +1,276 @@
+"""The runner: answers bells, claims conversations, keeps their leases, and ends without losing any.
+
+A bell is a hint; each worker with a free place looks by itself about once a second. A full worker neither pops bells nor
+claims: the script that gives back one conversation gives it the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from config.settings import MailboxSettings
+from gateway.bell import Bell, Foreign
+from gateway.conversation.mailbox import Claim, Claimed, Cold, Lost, Mailbox
+from gateway.logs import log
+from gateway.store import Unreachable
+from workers.registration import Registration
+
+logger = logging.getLogger(__name__)
+
+ALONE_AFTER = 2
+"""A conversation whose holders died this often goes on in a child process of its own."""
+BELL_WAIT_S = 2.0
+LAG_STEP_S = 0.05
+WATCH_S = 1.0
+
+Attend = Callable[[Claim, Callable[[], int]], Awaitable[Claimed]]
+
+
+class Runner:
+    """The life of one worker process. `run` it; `drain` ends it."""
+
+    def __init__(
+        self,
+        *,
+        mailbox: Mailbox,
+        bell: Bell,
+        registration: Registration,
+        attend: Attend,
+        attend_alone: Callable[[Claim], Awaitable[None]],
+        concurrency: int,
+        grace_s: float,
+        show: Callable[[int], None] = lambda held: None,  # noqa: ARG005
+    ) -> None:
+        self._mailbox = mailbox
+        self._bell = bell
+        self._registration = registration
+        self._attend = attend
+        self._attend_alone = attend_alone
+        self._concurrency = concurrency
+        self._grace_s = grace_s
+        self._show = show
+        self._settings: MailboxSettings = mailbox.settings
+        self._held: dict[str, Claim] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asked = 0
+        self._freed = asyncio.Event()
+        self._look_at_s = 0.0
+        self._sooner = asyncio.Event()
+        self._lag_s = 0.0
+        self._suspended = False
+        self._cold = False
+        self._draining = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        return self._registration.name
+
+    @property
+    def is_open(self) -> bool:
+        """May it take new work?"""
+        return not (self._suspended or self._draining.is_set() or self._cold)
+
+    def places(self) -> int:
+        """How many conversations it may still claim."""
+        return self._concurrency - len(self._held) - self._asked if self.is_open else 0
+
+    def drain(self) -> None:
+        """Take no more; end when what is held has ended, or at the end of the grace time."""
+        self._draining.set()
+        self._freed.set()
+
+    async def run(self) -> None:
+        """Work until `drain`. Returns when nothing is held any more."""
+        tasks: list[asyncio.Task[None]] = [
+            asyncio.create_task(work(), name=work.__name__.strip("_"))
+            for work in (self._answer_bells, self._poll, self._renew, self._listen, self._watch, self._measure_lag)
+        ]
+        draining: asyncio.Task[Any] = asyncio.create_task(self._draining.wait())
+        try:
+            await asyncio.wait([draining, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    task.result()
+            await self._end_turns()
+        finally:
+            for task in (*tasks, draining):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            with suppress(Unreachable):
+                await self._mailbox.leave(self.name)
+
+    # ---- getting work ----
+
+    async def _answer_bells(self) -> None:
+        while True:
+            if self.places() <= 0:
+                self._freed.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._freed.wait(), WATCH_S)
+                continue
+            try:
+                partition = await self._bell.pop(BELL_WAIT_S)
+            except Foreign as foreign:
+                log(logger, "foreign job refused", level=logging.ERROR, reason=str(foreign))
+                continue
+            except (RedisError, OSError) as error:
+                log(logger, "no bells", level=logging.WARNING, reason=str(error))
+                await asyncio.sleep(WATCH_S)  # the poll goes on meanwhile
+                continue
+            if partition is None or partition >= self._mailbox.store.layout.partitions:
+                continue
+            if self.is_open:
+                await self._pull(partition, by_bell=True)
+            else:
+                with suppress(RedisError, OSError):
+                    await self._bell.push_back(partition)
+
+    async def _poll(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._look_at_s = loop.time() + self._settings.poll_s * random.uniform(0.8, 1.2)
+            while (left_s := self._look_at_s - loop.time()) > 0:
+                self._sooner.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._sooner.wait(), left_s)
+            for partition in range(self._mailbox.store.layout.partitions):
+                await self._pull(partition)
+
+    async def _pull(self, partition: int, *, by_bell: bool = False) -> None:
+        """Claim a few at a time, a turn of the loop between: a busy loop takes less and an idle one more."""
+        while True:
+            if self._lag_s * 1000 > self._settings.lag_ms and not by_bell:
+                return
+            places = max(0, min(self._settings.batch, self.places()))
+            self._asked += places
+            try:
+                claimed = await self._mailbox.claim(partition, self.name, places, by_bell=by_bell)
+            except Cold:
+                self._cold = True
+                return
+            except Unreachable as error:
+                log(logger, "no claim", level=logging.WARNING, reason=str(error))
+                return
+            finally:
+                self._asked -= places
+            by_bell = False
+            self._absorb(partition, claimed)
+            await asyncio.sleep(0)
+            if not claimed.grants:
+                return
+
+    def _absorb(self, partition: int, claimed: Claimed) -> None:
+        if claimed.ring:
+            self._bell.ring(partition)
+        if claimed.wait_ms is not None:
+            due_s = asyncio.get_running_loop().time() + claimed.wait_ms / 1000
+            if due_s < self._look_at_s:
+                self._look_at_s = due_s
+                self._sooner.set()
+        for claim in claimed.grants:
+            self._held[claim.conversation] = claim
+            task = asyncio.create_task(self._hold(claim), name=f"turn {claim.conversation[:8]}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _hold(self, claim: Claim) -> None:
+        """One claim, from the grant to its end."""
+        partition = self._mailbox.store.layout.partition(claim.conversation)
+        claimed = Claimed()
+        try:
+            if claim.tries >= ALONE_AFTER:
+                await self._attend_alone(claim)
+            else:
+                claimed = await self._attend(claim, self._places_with_mine)
+        except Lost as lost:
+            log(logger, "claim lost", level=logging.WARNING, conversation=claim.conversation, why=type(lost).__name__)
+            await self._hand_over(claim)
+        except Unreachable as error:
+            log(logger, "redis away during a turn", level=logging.WARNING, reason=str(error))
+            await self._hand_over(claim)
+        except Exception as error:  # noqa: BLE001  # the others in this process go on
+            log(logger, "claim broke", level=logging.ERROR, error=error, conversation=claim.conversation)
+            await self._hand_over(claim)
+        finally:
+            if self._held.get(claim.conversation) is claim:
+                del self._held[claim.conversation]
+            self._absorb(partition, claimed)
+            self._freed.set()
+
+    def _places_with_mine(self) -> int:
+        """For the script that gives back a claim: the place that gets free is one more."""
+        return max(0, min(1, self.places() + 1)) if self.is_open else 0
+
+    async def _hand_over(self, claim: Claim) -> None:
+        """Give back what we may still hold; if we don't, or can't, the lease ends by itself."""
+        with suppress(Unreachable):
+            if await self._mailbox.hand_over(claim):
+                self._bell.ring(self._mailbox.store.layout.partition(claim.conversation))
+
+    # ---- keeping it ----
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.lease_s / 4)
+            try:
+                await self._mailbox.renew(list(self._held.values()))
+            except Unreachable as error:
+                log(logger, "leases not renewed", level=logging.WARNING, reason=str(error))
+
+    async def _listen(self) -> None:
+        """Nudges: somebody wrote to a conversation that we hold. What is missed, the answer of `renew` tells."""
+        while True:
+            try:
+                async for conversation in self._mailbox.nudges(self.name):
+                    if claim := self._held.get(conversation):
+                        claim.news.set()
+            except (Unreachable, RedisError, OSError) as error:
+                log(logger, "no nudges", level=logging.WARNING, reason=str(error))
+            await asyncio.sleep(WATCH_S)
+
+    async def _watch(self) -> None:
+        """What others decide: suspended by an operator, data gone; and what others want to know of us."""
+        while True:
+            try:
+                await self._mailbox.beat(self.name)
+                warm = await self._mailbox.is_warm()
+                if warm == self._cold:
+                    level = logging.WARNING if warm else logging.ERROR
+                    log(logger, "data known again" if warm else "data unknown: run `deskmate redis adopt`", level=level)
+                self._cold = not warm
+            except Unreachable as error:
+                log(logger, "redis away", level=logging.WARNING, reason=str(error))
+            self._suspended = await self._registration.look(busy=bool(self._held), draining=self._draining.is_set())
+            self._show(len(self._held))
+            await asyncio.sleep(WATCH_S)
+
+    async def _measure_lag(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            asked_s = loop.time()
+            await asyncio.sleep(LAG_STEP_S)
+            self._lag_s = loop.time() - asked_s - LAG_STEP_S
+
+    # ---- ending ----
+
+    async def _end_turns(self) -> None:
+        """Let turns end, or stop at a step's border; at the end of the grace time give back what is left as it is."""
+        for claim in self._held.values():
+            claim.leaving = True
+        log(logger, "draining", held=len(self._held), grace_s=self._grace_s)
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=self._grace_s)
+        left = list(self._held.values())
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for claim in left:
+            await self._hand_over(claim)
+        log(logger, "drained", handed_over=len(left))

@@ -1,0 +1,150 @@
+"""A turn: from the events taken to the reply."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from config.profiles import Profile
+from config.settings import Language
+from gateway.conversation.mailbox import Claim, Mailbox, Row, Stored, now_ms
+from gateway.conversation.records import Record
+from gateway.events import Event, ReplyHandle
+from gateway.phrases import language_of
+from gateway.platforms import Address, Part
+
+
+class Ended(Exception):
+    """The turn ends with a notice to the person instead of an answer. `phrase` is a key of the phrase catalogue."""
+
+    def __init__(self, phrase: str, **values: object) -> None:
+        super().__init__(phrase)
+        self.phrase = phrase
+        self.values = values
+
+
+class Parked(Exception):
+    """The turn waits and gives its place to others meanwhile."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(f"{wait_s:.1f} s")
+        self.wait_s = wait_s
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn in the hands of a worker. All writing goes through it, so that memory and Redis stay the same."""
+
+    mailbox: Mailbox
+    claim: Claim
+    stored: Stored
+    profile: Profile
+    state: dict[str, Any]
+    """As stored: `id`, `start` (where its records begin in history), `at_ms`, `to` (where the reply goes, and the
+    person's locale), and `failures`, `failing_since_ms` of the model.
+    """
+    live_rows: dict[str, Row] = field(default_factory=dict)
+    """Messages of ours that show the growing answer."""
+
+    @property
+    def id(self) -> str:
+        return str(self.state["id"])
+
+    @property
+    def records(self) -> list[Record]:
+        """Those of this turn."""
+        return self.stored.history[self.state["start"] :]
+
+    @property
+    def language(self) -> Language:
+        return language_of(self.profile.language, self.state["to"].get("locale"))
+
+    @property
+    def address(self) -> Address:
+        return address(self.stored, self.state["to"])
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the turn's limit of time."""
+        return self.profile.limits.turn_s - (now_ms() - int(self.state["at_ms"])) / 1000
+
+    def row_key(self, part: int) -> str:
+        """The same after a crash and after a lost tail, so that a platform with idempotency keys sees one message."""
+        return stable_key(self.stored.key.id, self.id, "part", str(part))
+
+    async def write(
+        self,
+        *records: Record,
+        rows: Sequence[Row] = (),
+        state: Literal["keep", "save", "close"] = "keep",
+        finished_step: bool = False,
+    ) -> None:
+        """Append records and rows in one script. Raises `Lost`."""
+        turn: dict[str, Any] | Literal["close"] | None = {"keep": None, "save": self.state, "close": "close"}[state]
+        await self.mailbox.append(self.claim, records=records, rows=rows, turn=turn, finished_step=finished_step)
+        self.stored.history.extend(records)
+
+    async def take(self, members: Sequence[bytes] = (), control: Sequence[bytes] = (), *also: Record) -> None:
+        """Move waiting events into this turn, `also` after them. Raises `Lost`."""
+        await self.mailbox.take(self.claim, self.state, members=members, control=len(control), records=also)
+        events = [*control, *(member[13:] for member in members)]
+        self.stored.history.extend(
+            Record("event", now_ms(), {"turn": self.id, "event": json.loads(event)}) for event in events
+        )
+        self.stored.history.extend(also)
+
+
+def begin(mailbox: Mailbox, claim: Claim, stored: Stored, profile: Profile, first: Event) -> Turn:
+    """A new turn for `first` and what is taken with it; nothing is written yet."""
+    handle = first.reply_handle
+    state = {
+        "id": stable_key(*first.dedupe_keys[:1], first.conversation.id),
+        "start": len(stored.history),
+        "at_ms": now_ms(),
+        "to": {"extra": first.extra, "handle": asdict(handle) if handle else None, "locale": first.actor.language},
+    }
+    return Turn(mailbox, claim, stored, profile, state)
+
+
+def leftover(mailbox: Mailbox, claim: Claim, stored: Stored, profile: Profile, row: Row) -> Turn:
+    """The turn that a row belongs to, when it is closed and only the sending is left."""
+    state = {"id": row.turn, "start": len(stored.history), "at_ms": row.made_ms, "to": row.to}
+    return Turn(mailbox, claim, stored, profile, state)
+
+
+def address(stored: Stored, to: dict[str, Any]) -> Address:
+    handle = to.get("handle")
+    return Address(stored.key, to.get("extra") or {}, ReplyHandle(**handle) if handle else None)
+
+
+def rows_for(turn: Turn, parts: Sequence[Part]) -> list[Row]:
+    """The outbox rows of a reply. A live message of the same key becomes the reply by an edit."""
+    rows = []
+    for number, part in enumerate(parts):
+        key = turn.row_key(number)
+        live = turn.live_rows.get(key)
+        rows.append(
+            Row(
+                key=key,
+                turn=turn.id,
+                order=number,
+                part={"payload": part.payload, "fallback": part.fallback},
+                to=turn.state["to"],
+                made_ms=now_ms(),
+                ref=live.ref if live else None,
+            )
+        )
+    return rows
+
+
+def stable_key(*parts: str) -> str:
+    """24 characters of `a-z2-7`: a hash over length-prefixed parts."""
+    hashed = hashlib.sha256()
+    for part in parts:
+        raw = part.encode()
+        hashed.update(b"%d:" % len(raw) + raw)
+    return base64.b32encode(hashed.digest()).decode().lower()[:24]
