@@ -1,0 +1,475 @@
+"""A stand-in for Slack: the Web API's rules kept strictly, an ordered ledger of what it took, signed events out.
+
+    async with SlackTwin() as slack:
+        said = await slack.say(f"{gateway}/webhooks/slack", "hi")     # message and app_mention, resent like Slack does
+        reply = await slack.reply_to(said)
+        slack.next(status=429, retry_after=2)                         # the next call; `on="chat.update"` for one method
+
+Connect deskmate with `api_base: <slack.url>`, `signing_secret: SIGNING_SECRET`, `bot_token: BOT_TOKEN`.
+Alone: `python -m tests.harness.slack_twin --port 9100 --ledger took.jsonl`; then `POST /twin/say` and `POST /twin/next`
+take the same arguments as JSON, and `GET /twin/ledger` gives what was taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import hmac
+import itertools
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self, TextIO
+
+import aiohttp
+from aiohttp import web
+
+from tests.harness.faults import Fault, Faults
+
+SIGNING_SECRET: Final = "slack-test-secret"
+BOT_TOKEN: Final = "xoxb-test-0123456789"
+TEAM: Final = "T0TEAM1"
+BOT_USER: Final = "U0BOT01"
+BOT_ID: Final = "B0BOT01"
+APP: Final = "A0APP01"
+CHANNEL: Final = "C0CHAN1"
+DIRECT: Final = "D0DM01"
+USER: Final = "U0USER1"
+
+ANSWER_WITHIN_S: Final = 3.0
+_TS: Final = re.compile(r"\d{1,12}\.\d{1,6}")
+_POST_KEYS: Final = {
+    *("channel", "text", "blocks", "attachments", "markdown_text", "thread_ts", "mrkdwn", "parse", "link_names"),
+    *("unfurl_links", "unfurl_media", "metadata", "reply_broadcast", "token"),
+}
+_UPDATE_KEYS: Final = _POST_KEYS - {"thread_ts", "unfurl_links", "unfurl_media", "mrkdwn"} | {"ts"}
+_READ_KEYS: Final = {
+    *("channel", "ts", "oldest", "latest", "limit", "cursor", "inclusive", "include_all_metadata", "token"),
+}
+
+
+class Refused(Exception):
+    """`str()` is the Web API's `error`."""
+
+
+@dataclass(slots=True)
+class Message:
+    """One message of a channel, as the stand-in keeps it."""
+
+    channel: str
+    ts: str
+    user: str
+    text: str
+    thread_ts: str | None = None
+    bot_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    edited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One call that took effect, in order. `key` is the reply's own, out of its metadata."""
+
+    at_s: float
+    method: str
+    channel: str
+    ts: str
+    thread_ts: str | None
+    text: str
+    key: str | None
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a person said through `say`. `statuses` are the gateway's answers, 0 for none in time."""
+
+    channel: str
+    ts: str
+    thread_ts: str | None
+    statuses: list[int] = field(default_factory=list)
+
+
+class SlackTwin:
+    """One workspace. `retry_s`: the pauses before the three repetitions of an event that got no 2xx."""
+
+    def __init__(
+        self, *, port: int = 0, ledger: Path | None = None, retry_s: tuple[float, ...] = (0.0, 0.5, 2.0)
+    ) -> None:
+        self.taken: list[Taken] = []
+        self.calls: list[str] = []
+        """Every call that came in by its method, refused ones too."""
+        self.refused: list[tuple[str, str]] = []
+        self.messages: list[Message] = []
+        self.channels = {CHANNEL, DIRECT}
+        self.archived: set[str] = set()
+        self.faults = Faults()
+        self.url = ""
+        """For `api_base`."""
+        self._port = port
+        self._retry_s = retry_s
+        self._ledger_path = ledger
+        self._ledger: TextIO | None = None
+        self._count = itertools.count(1)
+        self._changed = asyncio.Condition()
+        app = web.Application()
+        app.add_routes(
+            [
+                web.route("*", "/api/{method}", self._call),
+                web.post("/twin/say", self._say),
+                web.post("/twin/next", self._next),
+                web.get("/twin/ledger", self._give_ledger),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+
+    async def __aenter__(self) -> Self:
+        if self._ledger_path:
+            self._ledger = self._ledger_path.open("a", encoding="utf-8")
+        self._http = aiohttp.ClientSession()
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/api"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.faults.end()
+        await self._runner.cleanup()
+        await self._http.close()
+        if self._ledger:
+            self._ledger.close()
+
+    # on order
+
+    def next(self, *, retry_after: int | None = None, error: str = "", times: int = 1, **fault: Any) -> None:
+        """The next call fails as told: `status`, `error` (inside a 200), `hang` or `close`, `taken`, `on` a method."""
+        made = Fault(**fault)
+        if error or made.status == 429:
+            body = {"ok": False, "error": error or "ratelimited"}
+            headers = {"Retry-After": str(retry_after)} if retry_after is not None else {}
+            made = Fault(**{**asdict(made), "status": made.status or 200, "body": body, "headers": headers})
+        self.faults.order(made, times)
+
+    # people
+
+    async def say(
+        self,
+        url: str,
+        text: str,
+        *,
+        channel: str = CHANNEL,
+        user: str = USER,
+        thread_ts: str | None = None,
+        mention: bool = True,
+        kinds: tuple[str, ...] | None = None,
+        **extra: Any,
+    ) -> Said:
+        """A person says something; the events go to `url`, all at once, as Slack sends them.
+
+        In a channel a mention arrives as `message` and as `app_mention`; `kinds` sets another choice or order.
+        """
+        direct = channel.startswith("D")
+        shown = f"<@{BOT_USER}> {text}" if mention and not direct else text
+        self.channels.add(channel)
+        message = Message(channel, self._next_ts(), user, shown, thread_ts)
+        self.messages.append(message)
+        if kinds is None:
+            kinds = ("message", "app_mention") if mention and not direct else ("message",)
+        event = {"user": user, "ts": message.ts, "text": shown, "channel": channel, "event_ts": message.ts, **extra}
+        if thread_ts:
+            event["thread_ts"] = thread_ts
+        said = Said(channel, message.ts, thread_ts)
+        for kind in kinds:
+            whole = {**event, "type": kind}
+            if kind == "message":
+                whole["channel_type"] = "im" if direct else "channel"
+            said.statuses.extend(await self.deliver(url, self.envelope(whole)))
+        return said
+
+    def envelope(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """An event as the Events API wraps it, with an id of its own."""
+        return {
+            "type": "event_callback",
+            "token": "verification",
+            "team_id": TEAM,
+            "api_app_id": APP,
+            "event": dict(event),
+            "event_id": f"Ev{next(self._count):08d}",
+            "event_time": int(time.time()),
+            "authorizations": [{"team_id": TEAM, "user_id": BOT_USER, "is_bot": True, "is_enterprise_install": False}],
+        }
+
+    async def deliver(self, url: str, body: Mapping[str, Any]) -> list[int]:
+        """Send an event, again at most three times until it is taken; the answers' statuses, 0 for none."""
+        raw = json.dumps(body).encode()
+        statuses: list[int] = []
+        reason = ""
+        for number, pause_s in enumerate((0.0, *self._retry_s)):
+            await asyncio.sleep(pause_s)
+            headers = sign(raw) | {"Content-Type": "application/json"}
+            if number:
+                headers |= {"X-Slack-Retry-Num": str(number), "X-Slack-Retry-Reason": reason}
+            timeout = aiohttp.ClientTimeout(total=ANSWER_WITHIN_S)
+            try:
+                async with self._http.post(url, data=raw, headers=headers, timeout=timeout) as answer:
+                    statuses.append(answer.status)
+                    reason = "http_error"
+            except TimeoutError:
+                statuses.append(0)
+                reason = "http_timeout"
+            except aiohttp.ClientError:
+                statuses.append(0)
+                reason = "connection_failed"
+            if 200 <= statuses[-1] < 300:
+                break
+        return statuses
+
+    async def until(self, condition: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+        """Wait until the condition holds; it is looked at whenever a call was taken."""
+        async with asyncio.timeout(timeout_s), self._changed:
+            await self._changed.wait_for(condition)
+        return condition()
+
+    async def reply_to(self, said: Said, timeout_s: float = 10.0) -> Message:
+        """The first message of ours after what was said, where it belongs."""
+        thread = None if said.channel.startswith("D") and not said.thread_ts else said.thread_ts or said.ts
+
+        def found() -> Message | None:
+            ours = (one for one in self.messages if one.bot_id and one.channel == said.channel)
+            return next((one for one in ours if one.thread_ts == thread and one.ts > said.ts), None)
+
+        message = await self.until(found, timeout_s)
+        assert isinstance(message, Message)
+        return message
+
+    # the Web API
+
+    async def _call(self, request: web.Request) -> web.StreamResponse:
+        method = request.match_info["method"]
+        self.calls.append(method)
+        fault = self.faults.take(method)
+        if fault and not fault.taken:
+            return await self.faults.show(request, fault)
+        try:
+            answer = await self._answer(request, method)
+        except Refused as error:
+            self.refused.append((method, str(error)))
+            answer = {"ok": False, "error": str(error)}
+        async with self._changed:
+            self._changed.notify_all()
+        if fault:
+            return await self.faults.show(request, fault)
+        return web.json_response(answer)
+
+    async def _answer(self, request: web.Request, method: str) -> dict[str, Any]:
+        arguments = await _arguments(request)
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        token = token if scheme == "Bearer" else str(arguments.get("token", ""))
+        if not token:
+            raise Refused("not_authed")
+        if token != BOT_TOKEN:
+            raise Refused("invalid_auth")
+        match method:
+            case "auth.test":
+                ours = {"team_id": TEAM, "user": "deskmate", "user_id": BOT_USER, "bot_id": BOT_ID}
+                return {"ok": True, "url": "https://twin.invalid/", "team": "Twin", **ours}
+            case "chat.postMessage":
+                _only(request, arguments, "POST", _POST_KEYS)
+                return self._post(arguments)
+            case "chat.update":
+                _only(request, arguments, "POST", _UPDATE_KEYS)
+                return self._update(arguments)
+            case "conversations.replies" | "conversations.history":
+                if request.content_type == "application/json" and request.method == "POST":
+                    raise Refused("invalid_arguments")  # reading methods take a query or a form
+                _only(request, arguments, request.method, _READ_KEYS)
+                return self._read(method, arguments)
+        raise Refused("unknown_method")
+
+    def _post(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        channel = self._channel(arguments)
+        text = _content(arguments)
+        thread = arguments.get("thread_ts")
+        if thread is not None:
+            root = self._message(channel, thread)
+            if root is None or root.thread_ts not in {None, root.ts}:
+                raise Refused("thread_not_found")
+        metadata = _metadata(arguments)
+        message = Message(channel, self._next_ts(), BOT_USER, text, thread, BOT_ID, metadata)
+        self.messages.append(message)
+        self._take("chat.postMessage", message, arguments)
+        return {"ok": True, "channel": channel, "ts": message.ts, "message": _shown(message, metadata=True)}
+
+    def _update(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        channel = self._channel(arguments)
+        text = _content(arguments)
+        message = self._message(channel, arguments.get("ts"))
+        if message is None:
+            raise Refused("message_not_found")
+        if message.bot_id != BOT_ID:
+            raise Refused("cant_update_message")
+        message.text, message.edited = text, True
+        message.metadata = _metadata(arguments) or message.metadata
+        self._take("chat.update", message, arguments)
+        return {"ok": True, "channel": channel, "ts": message.ts, "text": text}
+
+    def _read(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        channel = self._channel(arguments)
+        oldest = float(arguments.get("oldest", 0))
+        limit = int(arguments.get("limit", 100))
+        if not 1 <= limit <= 999:
+            raise Refused("invalid_limit")
+        mine = [one for one in self.messages if one.channel == channel]
+        if method == "conversations.replies":
+            root = self._message(channel, arguments.get("ts"))
+            if root is None:
+                raise Refused("thread_not_found")
+            found = [root] + [one for one in mine if one.thread_ts == root.ts and float(one.ts) > oldest]
+        else:
+            found = [one for one in reversed(mine) if one.thread_ts is None and float(one.ts) > oldest]
+        start = int(arguments.get("cursor") or 0)
+        metadata = str(arguments.get("include_all_metadata", "")).lower() in {"true", "1"}
+        page = [_shown(one, metadata=metadata) for one in found[start : start + limit]]
+        more = start + limit < len(found)
+        cursor = str(start + limit) if more else ""
+        return {"ok": True, "messages": page, "has_more": more, "response_metadata": {"next_cursor": cursor}}
+
+    def _channel(self, arguments: Mapping[str, Any]) -> str:
+        channel = arguments.get("channel")
+        if not isinstance(channel, str) or channel not in self.channels:
+            raise Refused("channel_not_found")
+        if channel in self.archived:
+            raise Refused("is_archived")
+        return channel
+
+    def _message(self, channel: str, ts: Any) -> Message | None:
+        if not isinstance(ts, str) or not _TS.fullmatch(ts):
+            raise Refused("invalid_ts_latest" if ts else "invalid_arguments")
+        return next((one for one in self.messages if one.channel == channel and one.ts == ts), None)
+
+    def _next_ts(self) -> str:
+        """Later than the one before, by Slack's clock, which is ours."""
+        last = float(self.messages[-1].ts) if self.messages else 0.0
+        return f"{max(time.time(), last + 0.000_1):.6f}"
+
+    def _take(self, method: str, message: Message, body: dict[str, Any]) -> None:
+        key = ((message.metadata or {}).get("event_payload") or {}).get("key")
+        taken = Taken(time.time(), method, message.channel, message.ts, message.thread_ts, message.text, key, body)
+        self.taken.append(taken)
+        if self._ledger:
+            self._ledger.write(json.dumps(asdict(taken), ensure_ascii=False) + "\n")
+            self._ledger.flush()
+            os.fsync(self._ledger.fileno())
+
+    # alone
+
+    async def _say(self, request: web.Request) -> web.Response:
+        return web.json_response(asdict(await self.say(**await request.json())))
+
+    async def _next(self, request: web.Request) -> web.Response:
+        self.next(**await request.json())
+        return web.json_response({"ok": True})
+
+    async def _give_ledger(self, _: web.Request) -> web.Response:
+        return web.json_response([asdict(one) for one in self.taken])
+
+
+def sign(raw: bytes, *, secret: str = SIGNING_SECRET, at_s: float | None = None) -> dict[str, str]:
+    """The two headers that prove a body to be Slack's."""
+    stamp = str(int(time.time() if at_s is None else at_s))
+    digest = hmac.new(secret.encode(), b"v0:%b:%b" % (stamp.encode(), raw), hashlib.sha256).hexdigest()
+    return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={digest}"}
+
+
+async def _arguments(request: web.Request) -> dict[str, Any]:
+    arguments: dict[str, Any] = dict(request.query)
+    if request.method != "POST" or not request.can_read_body:
+        return arguments
+    if request.content_type == "application/json":
+        try:
+            given = json.loads(await request.read())
+        except ValueError:
+            raise Refused("invalid_json") from None
+        if not isinstance(given, dict):
+            raise Refused("json_not_object")
+        return arguments | given
+    if request.content_type != "application/x-www-form-urlencoded":
+        raise Refused("invalid_post_type")
+    form = {name: str(value) for name, value in (await request.post()).items()}
+    return arguments | {
+        name: json.loads(value) if name in {"metadata", "blocks"} else value for name, value in form.items()
+    }
+
+
+def _only(request: web.Request, arguments: Mapping[str, Any], verb: str, known: set[str]) -> None:
+    if request.method != verb or set(arguments) - known:
+        raise Refused("invalid_arguments")
+
+
+def _content(arguments: Mapping[str, Any]) -> str:
+    """What a message shows, by the documented limits: 4,000 of text, 12,000 of Markdown, 50 blocks."""
+    text, markdown, blocks = arguments.get("text"), arguments.get("markdown_text"), arguments.get("blocks")
+    if markdown is not None and (text is not None or blocks is not None):
+        raise Refused("markdown_text_conflict")
+    shown = markdown if text is None else text
+    if shown is not None and not isinstance(shown, str):
+        raise Refused("invalid_arguments")
+    if not shown and not blocks:
+        raise Refused("no_text")
+    if len(text or "") > 4_000 or len(markdown or "") > 12_000:
+        raise Refused("msg_too_long")
+    if blocks is not None and not (isinstance(blocks, list) and len(blocks) <= 50 and all("type" in b for b in blocks)):
+        raise Refused("invalid_blocks")
+    return shown or ""
+
+
+def _metadata(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    metadata = arguments.get("metadata")
+    if metadata is None:
+        return None
+    if not isinstance(metadata, dict) or set(metadata) != {"event_type", "event_payload"}:
+        raise Refused("invalid_metadata_format")
+    kind, payload = metadata["event_type"], metadata["event_payload"]
+    if not isinstance(kind, str) or not re.fullmatch(r"[A-Za-z0-9_]+", kind) or not isinstance(payload, dict):
+        raise Refused("invalid_metadata_format")
+    if len(json.dumps(metadata)) > 16_000:
+        raise Refused("metadata_too_large")
+    return metadata
+
+
+def _shown(message: Message, *, metadata: bool) -> dict[str, Any]:
+    shown: dict[str, Any] = {"type": "message", "user": message.user, "ts": message.ts, "text": message.text}
+    if message.thread_ts:
+        shown["thread_ts"] = message.thread_ts
+    if message.bot_id:
+        shown["bot_id"] = message.bot_id
+    if message.edited:
+        shown["edited"] = {"user": message.user, "ts": message.ts}
+    if metadata and message.metadata:
+        shown["metadata"] = message.metadata
+    return shown
+
+
+async def _alone(port: int, ledger: Path | None) -> None:
+    async with SlackTwin(port=port, ledger=ledger) as twin:
+        sys.stdout.write(f"{twin.url}\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description="A stand-in for Slack.")
+    options.add_argument("--port", type=int, default=0)
+    options.add_argument("--ledger", type=Path)
+    given = options.parse_args()
+    try:
+        asyncio.run(_alone(given.port, given.ledger))
+    except KeyboardInterrupt:
+        sys.exit(0)
