@@ -1,4 +1,4 @@
-"""`python -m gateway.cli`: the same as the installed command, for processes that start further ones."""
+"""`python -m gateway.cli`: the same as `deskmate`, with the interpreter that is running."""
 
 from gateway.cli import main
 

@@ -128,3 +128,9 @@ def test_a_reader_who_leaves_early_is_no_error() -> None:
         shown.stdout.close()
         assert shown.stderr.read() == b""
         assert shown.wait(30) == 1
+
+
+def test_it_runs_as_a_module_too() -> None:
+    command = [sys.executable, "-m", "gateway.cli", "--version"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert ended.stdout == f"deskmate {metadata.version('deskmate')}\n"
