@@ -28,8 +28,6 @@ class Item:
     waiting: bool = False
     """A person's message that no turn has taken yet."""
     notice: bool = False
-    key: str = ""
-    """Of a reply, when the record names it: the key that it is sent with."""
     model: str = ""
     """Which model said a reply."""
     step: Literal["", "skill", "tool"] = ""
@@ -93,8 +91,7 @@ def _of_reply(record: Record, index: int, model: str) -> Item:
         record.at_ms,
         text=said.get("text", ""),
         notice=is_notice,
-        key=said.get("key", ""),
-        model="" if is_notice else model,
+        model="" if is_notice or said.get("command") else model,
     )
 
 
@@ -121,8 +118,10 @@ def _add_step(items: list[Item], record: Record, index: int) -> None:
             if item.kind == "step" and item.id == data["id"]:
                 items[at] = _with_state(item, state)
                 return
-        if state == "failed":
-            items.append(Item("step", index, record.at_ms, id=data["id"], step="tool", name=data["name"], state=state))
+        if state == "failed":  # refused, or a skill that did not come: nothing was started that could be shown
+            kind: Literal["skill", "tool"] = "skill" if data["name"] == LOAD_SKILL else "tool"
+            name = data.get("shown", data["name"])
+            items.append(Item("step", index, record.at_ms, id=data["id"], step=kind, name=name, state=state))
 
 
 def _ended(item: Item) -> Item:

@@ -97,8 +97,9 @@ export class Conversation {
 
   async #heard(entry) {
     if (entry.type === "text") {
-      // The first of a turn: by now the records have what was asked, and know whether somebody still waits.
-      if (!this.live) await this.#load();
+      // The first of a turn, or another step: the records have what was asked and done, and whether somebody still waits.
+      const steps = JSON.stringify(entry.steps);
+      if (!this.live || steps !== JSON.stringify(this.live.steps)) await this.#load();
       if (!this.running) return;
       this.live = { text: entry.text, steps: entry.steps };
       this.changed();
@@ -106,9 +107,8 @@ export class Conversation {
       const known = this.#seen.has(entry.key);
       this.#seen.add(entry.key);
       this.live = null;
-      this.replies = this.replies.filter((one) => one.key !== entry.key);
       if (!known) this.said(entry.text);
-      this.replies.push(entry);
+      this.replies = [...this.replies.filter((one) => one.key !== entry.key), entry];
       await this.#load();
     }
   }
@@ -125,7 +125,7 @@ export class Conversation {
     keepPending(this.id, this.pending);
     const recent = this.items.filter((item) => item.kind === "reply").slice(-RECENT);
     this.replies = this.replies.filter(
-      (reply) => !recent.some((item) => (item.key ? item.key === reply.key : item.text === reply.text)),
+      (reply) => !recent.some((item) => item.text === reply.text),
     );
     this.changed();
     return shown.place;

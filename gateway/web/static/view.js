@@ -71,7 +71,7 @@ export class View {
     node.replaceChildren(element("span", "mark"), line);
   }
 
-  reply(node, { text, notice, label, live }) {
+  reply(node, { text, notice, model, live }) {
     node.className = notice ? "reply notice" : "reply";
     node.setAttribute("aria-busy", String(live));
     let body = node.querySelector(":scope > .markdown");
@@ -81,7 +81,8 @@ export class View {
     }
     const who = node.firstElementChild;
     who.replaceChildren(element("span", "name", this.words[notice ? "chat.notice" : "chat.assistant"]));
-    if (label ?? this.rehearsal) if (!notice) who.append(element("span", "chip", this.words["model.rehearsal_label"]));
+    const isRehearsal = model === "rehearsal" || (this.rehearsal && model !== "");
+    if (isRehearsal && !notice) who.append(element("span", "chip", this.words["model.rehearsal_label"]));
     render(body, text, this.words);
   }
 
@@ -98,12 +99,12 @@ function arranged({ items, earlier, live, replies, pending, running }) {
   const entries = earlier ? [{ kind: "earlier", key: "earlier" }] : [];
   const taken = items.filter((item) => !item.waiting);
   const turn = taken.findLastIndex((item) => item.kind === "reply") + 1;
-  // The feed knows the running turn's steps sooner than the records as last read.
+  // The feed tells of a skill while it is being loaded; a turn that another worker goes on with is whole in the records only.
   const known = taken.slice(turn).filter((item) => item.kind === "step");
-  const fresh = live && live.steps.length >= known.length ? live.steps : null;
+  const fresh = live && live.steps.length > known.length ? live.steps : null;
   taken.forEach((item, at) => {
     if (item.kind === "person") entries.push(person(item));
-    else if (item.kind === "reply") entries.push(reply(item, `reply ${item.index}`));
+    else if (item.kind === "reply") entries.push(reply(item, `reply ${item.index}`, item.model ?? ""));
     else if (!fresh || at < turn) entries.push(step(item.step, item, `step ${item.index}`));
   });
   fresh?.forEach((line, at) => entries.push(step(line.kind, line, `live step ${at}`)));
@@ -119,9 +120,9 @@ function person({ id, text, waiting, state, error }) {
   return { kind: "person", key: `person ${id}`, id, text, state: waiting ? "waiting" : state, error };
 }
 
-function reply({ text, notice, model }, key) {
-  const label = model === undefined ? undefined : model === "rehearsal";
-  return { kind: "reply", key, text, notice: Boolean(notice), label, live: false };
+/** `model` is empty where no model spoke, and missing where the records have not said yet. */
+function reply({ text, notice }, key, model) {
+  return { kind: "reply", key, text, notice: Boolean(notice), model, live: false };
 }
 
 function step(kind, { name, state }, key) {
