@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from skills.document import DESCRIPTION_MAX, cut_at_word
@@ -43,56 +45,64 @@ def lay_out(catalogue: Catalogue, max_tokens: int) -> Index:
         return Index("", 0, 0, 0)
     described = [_described(skill) for skill in skills]
     longest = max(len(one) for one in described)
-    room = max_tokens - tokens(_text([])) - 1
+    room = max_tokens - tokens(_text([]))
 
     def lines(limit: int) -> list[str]:
         return [_line(skill, cut_at_word(one, limit)) for skill, one in zip(skills, described, strict=True)]
 
-    def fits(some: list[str]) -> bool:
-        return sum(tokens(line + "\n") for line in some) <= room
+    def shortened(limit: int) -> int:
+        return sum(len(one) > limit for one in described)
 
-    low, high = _DESCRIPTION_MIN - 1, longest
-    if fits(lines(high)):
-        low = high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(lines(middle)) else (low, middle)
-    if low >= _DESCRIPTION_MIN or low == longest:
-        return Index(_text(lines(low)), len(skills), len(skills), sum(len(one) > low for one in described))
-    names = [_line(skill, "") for skill in skills]
-    if not fits(names):
-        room -= tokens(_rest(len(skills), len(skills)))
-        while names and not fits(names):
-            names.pop()
-    return Index(_text(names, _rest(len(names), len(skills))), len(skills), len(names), len(skills))
+    if _fits(whole := lines(longest), room):
+        return Index(_text(whole), len(skills), len(skills), 0)
+    names = lines(0)
+    if not _fits(names, room):
+        room -= tokens(_rest(len(names), len(names)) + "\n")
+        used = list(accumulate(tokens(line + "\n") for line in names))
+        shown = bisect_right(used, room)
+        return Index(_text([*names[:shown], _rest(shown, len(names))]), len(skills), shown, shortened(0))
+    low = 0
+    for limit in range(longest.bit_length() - 1, -1, -1):
+        longer = low + (1 << limit)
+        low = longer if longer <= longest and _fits(lines(longer), room) else low
+    low = low if low >= _DESCRIPTION_MIN else 0
+    return Index(_text(lines(low)), len(skills), len(skills), shortened(low))
 
 
 def tokens(text: str) -> float:
     """An estimate on the safe side: four letters of ASCII a token, one of any other script."""
-    plain = sum(character < "\x80" for character in text)
+    plain = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
     return plain / 4 + len(text) - plain
 
 
-def _text(lines: list[str], rest: str = "") -> str:
-    return "\n".join(["## Skills", "", *lines, *([rest] if rest else []), "", RULE])
+def _fits(lines: list[str], room: float) -> bool:
+    return sum(tokens(line) + 0.25 for line in lines) <= room
+
+
+def _text(lines: list[str]) -> str:
+    return "\n".join(["## Skills", "", *lines, "", RULE])
 
 
 def _rest(shown: int, total: int) -> str:
-    return f"({shown} of {total} skills are listed.)" if shown < total else ""
+    return f"({shown} of {total} skills are listed.)"
 
 
 def _line(skill: Skill, description: str) -> str:
-    return f"- **{skill.id}**: {description}" if description else f"- **{skill.id}**"
+    return f"- **{skill.id}**: {description}" if description.strip("…") else f"- **{skill.id}**"
 
 
 def _described(skill: Skill) -> str:
     """Description and tags in one line, without characters that show nothing: a line can't pass for two."""
     tags = ", ".join(skill.document.tags)
     text = f"{skill.document.summary} [{tags}]" if tags else skill.document.summary
-    visible = (" " if unicodedata.category(one) in {"Cc", "Zl", "Zp"} else one for one in text if not _hides(one))
-    return cut_at_word(" ".join("".join(visible).split()), 2 * DESCRIPTION_MAX)
+    if not text.isprintable():
+        text = "".join(_shown(character) for character in text)
+    return cut_at_word(" ".join(text.split()), 2 * DESCRIPTION_MAX)
 
 
-def _hides(character: str) -> bool:
+def _shown(character: str) -> str:
+    if unicodedata.category(character) in {"Cc", "Zl", "Zp"}:
+        return " "
     # The joiners are kept: emoji and Persian need them.
-    return unicodedata.category(character) in {"Cf", "Cs", "Co", "Cn"} and character not in "\u200c\u200d"
+    hides = unicodedata.category(character) in {"Cf", "Cs", "Co", "Cn"} and character not in "\u200c\u200d"
+    return "" if hides else character
