@@ -136,7 +136,7 @@ async def _page(text: str) -> AsyncIterator[str]:
     """A page on this machine, for `web_fetch` to read."""
 
     async def notes(_: web.Request) -> web.Response:
-        body = f"<!doctype html><title>Notes</title><main><h1>Notes</h1><p>{html.escape(text)}</p></main>"
+        body = f"<!doctype html><title>Release notes</title><main><p>{html.escape(text)}</p></main>"
         return web.Response(text=body, content_type="text/html")
 
     app = web.Application()
@@ -200,5 +200,5 @@ def _print(shown: Shown) -> None:
 
 def _say(who: str, text: str) -> None:
     lines = [part for line in text.splitlines() for part in textwrap.wrap(line, 90) or [""]]
-    for index, line in enumerate(lines):
-        click.echo(f"{click.style(f'{who:<10}' if index == 0 else ' ' * 10, bold=True)}{line}".rstrip())
+    for name, line in zip([who, *[""] * len(lines)], lines, strict=False):
+        click.echo(f"{click.style(f'{name:<10}', bold=True)}{line}" if name or line else "")
