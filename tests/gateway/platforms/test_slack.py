@@ -1,0 +1,567 @@
+"""The pure half: bytes in, events or a refusal out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from multidict import CIMultiDict
+from pydantic import SecretStr, ValidationError
+from slack_sdk.signature import SignatureVerifier
+
+from gateway.conversation.key import ConversationKey
+from gateway.events import Actor, Event
+from gateway.platforms import Malformed, Outbound, Outside, RawRequest, Unauthorized
+from gateway.platforms.slack import TEXT_LIMIT, Adapter, Settings
+from tests.harness.slack_twin import SIGNING_SECRET, TEAM, sign
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors/slack.json").read_text(encoding="utf-8"))
+NOW = 1_760_000_000.0
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+NOWHERE = cast("Outside", type("Nowhere", (), {"http": None, "feed": None}))
+
+
+def adapter(**keys: Any) -> Adapter:
+    given = {"signing_secret": SecretStr(SIGNING_SECRET), "bot_token": SecretStr("xoxb-1"), **keys}
+    return Adapter("slack-main", Settings(platform="slack", **given), NOWHERE)
+
+
+def request(
+    body: Mapping[str, Any] | bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
+) -> RawRequest:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    signed = sign(raw, at_s=NOW) if headers is None else headers
+    return RawRequest("POST", "/webhooks/slack-main", {}, CIMultiDict({**signed, "Content-Type": content_type}), raw)
+
+
+def parse(body: Mapping[str, Any] | bytes, content_type: str = JSON, **keys: Any) -> list[Event]:
+    return adapter(**keys).parse(request(body, content_type), NOW)
+
+
+def payload(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in VECTORS["payloads"] if one["name"] == name)
+    return found
+
+
+def message(**event: Any) -> dict[str, Any]:
+    told = {
+        "type": "message",
+        "channel": "C0CHAN1",
+        "ts": "1760000300.000400",
+        "user": "U0USER1",
+        "text": "hi",
+        **event,
+    }
+    told = {name: value for name, value in told.items() if value is not None}
+    authorized = [{"team_id": TEAM, "user_id": "U0BOT01", "is_bot": True}]
+    return {"type": "event_callback", "team_id": TEAM, "event_id": "Ev1", "event": told, "authorizations": authorized}
+
+
+# signature
+
+
+@pytest.mark.parametrize("vector", VECTORS["signature_vectors"], ids=lambda one: str(one["name"]))
+def test_signatures_are_judged_as_the_vectors_say(vector: dict[str, Any]) -> None:
+    headers = {
+        "X-Slack-Request-Timestamp": vector["timestamp"],
+        "x-slack-signature": vector.get("signature") or vector["expected"],
+    }
+    slack = adapter(signing_secret=SecretStr(vector["secret"]))
+    body = request(vector["body"].encode(), headers=headers)
+    if vector["valid"]:
+        slack.verify(body, vector["clock_now"])
+    else:
+        with pytest.raises(Unauthorized):
+            slack.verify(body, vector["clock_now"])
+
+
+@given(st.binary(max_size=200), st.integers(1, 10**10), st.integers(-400, 400), st.booleans())
+@examples(max_examples=60, deadline=None)
+def test_we_and_slack_s_own_verifier_agree(body: bytes, at_s: int, off_s: int, spoil: bool) -> None:
+    body = body.decode("utf-8", "replace").encode()
+    headers = sign(body, at_s=at_s)
+    if spoil:
+        headers["X-Slack-Signature"] = headers["X-Slack-Signature"][:-1] + "g"
+    clock = type("Clock", (), {"now": staticmethod(lambda: at_s + off_s)})
+    expected = SignatureVerifier(SIGNING_SECRET, cast("Any", clock)).is_valid_request(body, dict(headers))
+    try:
+        adapter().verify(request(body, headers=headers), at_s + off_s)
+        accepted = True
+    except Unauthorized:
+        accepted = False
+    assert accepted == expected
+
+
+def test_a_wrong_clock_is_told_apart_from_a_wrong_secret() -> None:
+    body = b'{"type":"url_verification","challenge":"c-123","token":"t"}'
+    signature = "v0=27107ad921aec910ac13a862a5e5bf61edce7530463110fb5656183d5985eaf8"
+    given = request(body, headers={"X-Slack-Request-Timestamp": "1760000000", "X-Slack-Signature": signature})
+    for clock in (1_760_000_000, 1_760_000_299):
+        adapter().verify(given, clock)
+        answer = adapter().handshake(given)
+        assert answer
+        assert json.loads(answer.body) == {"challenge": "c-123"}
+    for clock in (1_760_000_360, 1_759_999_640):
+        with pytest.raises(Unauthorized, match=r"360 s outside the window.*clock"):
+            adapter().verify(given, clock)
+    with pytest.raises(Unauthorized, match="does not match"):
+        adapter(signing_secret=SecretStr("another")).verify(given, 1_760_000_000)
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    ["", "nan", "inf", "1e400", "0", "-1", "1_760_000_000", " 1760000000", "1760000000 ", "+1760000000", "1760000000.0",
+     "١٧٦٠٠٠٠٠٠٠", "9" * 31, "1760000301", "1759999699", "\udcff", "1760000000\n"],
+)  # fmt: skip
+def test_a_timestamp_is_plain_digits_within_five_minutes(stamp: str) -> None:
+    headers = sign(b"{}", at_s=NOW) | {"X-Slack-Request-Timestamp": stamp}
+    with pytest.raises(Unauthorized):
+        adapter().verify(request(b"{}", headers=headers), NOW)
+
+
+@pytest.mark.parametrize("stamp", ["1760000301", "1759999699"])
+def test_a_true_signature_outside_the_window_is_refused(stamp: str) -> None:
+    with pytest.raises(Unauthorized, match="301 s outside"):
+        adapter().verify(request(b"{}", headers=sign(b"{}", at_s=int(stamp))), NOW)
+
+
+@pytest.mark.parametrize(
+    "spoil", ["", "v0=", "v1=" + "a" * 64, "V0=" + "a" * 64, "v0=" + "é" * 64, "v0=" + "a" * 63, "v0=" + "A" * 64]
+)
+def test_a_signature_of_another_form_is_refused(spoil: str) -> None:
+    headers = sign(b"{}", at_s=NOW) | {"X-Slack-Signature": spoil}
+    with pytest.raises(Unauthorized):
+        adapter().verify(request(b"{}", headers=headers), NOW)
+
+
+@pytest.mark.parametrize("name", ["X-Slack-Signature", "X-Slack-Request-Timestamp"])
+def test_a_header_that_is_missing_or_there_twice_is_refused(name: str) -> None:
+    without = {other: value for other, value in sign(b"{}", at_s=NOW).items() if other != name}
+    with pytest.raises(Unauthorized, match=f"{name}: missing"):
+        adapter().verify(request(b"{}", headers=without), NOW)
+    twice = request(b"{}")
+    twice.headers.add(name, twice.headers[name])
+    with pytest.raises(Unauthorized, match=f"{name}: more than one"):
+        adapter().verify(twice, NOW)
+
+
+@pytest.mark.parametrize("body", [b'{"a": 1}', b'{"a":1} ', b"", b'{"a":2}'])
+def test_the_signature_is_over_the_bytes_as_they_came(body: bytes) -> None:
+    with pytest.raises(Unauthorized, match="does not match"):
+        adapter().verify(request(body, headers=sign(b'{"a":1}', at_s=NOW)), NOW)
+
+
+def test_the_secret_before_is_taken_as_long_as_it_is_set() -> None:
+    old = request(b"{}", headers=sign(b"{}", secret="old-secret", at_s=NOW))
+    adapter(previous_signing_secret=SecretStr("old-secret")).verify(old, NOW)
+    with pytest.raises(Unauthorized):
+        adapter().verify(old, NOW)
+
+
+def test_a_connection_without_its_secret_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        adapter(signing_secret=SecretStr(""))
+    with pytest.raises(ValidationError, match="signing_secret"):
+        Settings(platform="slack", bot_token=SecretStr("x"))  # type: ignore[call-arg]  # that is the test
+
+
+@pytest.mark.parametrize("base", ["ftp://a.example", "https://user:pass@a.example/api", "slack.com/api", "https://"])
+def test_an_api_base_that_is_no_plain_address_is_refused(base: str) -> None:
+    with pytest.raises(ValidationError):
+        adapter(api_base=base)
+
+
+# events
+
+
+@pytest.mark.parametrize(
+    "vector", [one for one in VECTORS["payloads"] if "expect" in one], ids=lambda one: str(one["name"])
+)
+def test_payloads_are_read_as_the_vectors_say(vector: dict[str, Any]) -> None:
+    body = vector["body"].encode() if isinstance(vector["body"], str) else vector["body"]
+    events = parse(body, vector.get("content_type", JSON))
+    expect = vector["expect"]
+    if "drop" in expect:
+        assert events == []
+        return
+    [event] = events
+    kinds = {"message_edited": "edit"}
+    if "conversation" in expect:
+        _, team, channel, ts = expect["conversation"].split(":")
+        assert event.conversation == ConversationKey("slack-main", channel, f"{team}:{ts}")
+    assert event.kind == kinds.get(expect.get("kind"), expect.get("kind", "message"))
+    assert event.addressed == (expect.get("mentions_bot", False) or event.is_direct or event.kind != "message")
+    assert event.is_direct == expect.get("dm", False)
+    assert len(event.attachments) == expect.get("attachments", 0)
+    assert event.message_id == expect.get("message_id", event.message_id)
+    assert event.text == expect.get("text", event.text)
+    assert event.name == expect.get("action_id", expect.get("command", "").removeprefix("/"))
+    assert event.value == expect.get("value", "")
+    assert Event.load(event.dump()) == event
+
+
+def test_the_challenge_is_answered_and_is_no_event() -> None:
+    vector = payload("url_verification")
+    answer = adapter().handshake(request(vector["body"]))
+    assert answer
+    assert (answer.status, json.loads(answer.body)) == (200, vector["response"]["json"])
+    assert adapter().handshake(request(message(text="url_verification"))) is None
+    assert adapter().handshake(request(b"ssl_check=1&token=x", FORM))
+
+
+def test_what_we_do_not_serve_is_no_event() -> None:
+    assert parse(payload("assistant_thread_started")["body"]) == []
+    assert parse(message(type="reaction_added")) == []
+    assert parse(message(subtype="channel_join")) == []
+    assert parse({"type": "app_rate_limited", "team_id": TEAM}) == []
+    assert parse(b"payload=" + urlencode({"": json.dumps({"type": "shortcut"})})[1:].encode(), FORM) == []
+
+
+def test_a_mention_and_its_message_share_a_key_and_a_conversation() -> None:
+    [said] = parse(payload("group_mention_as_message")["body"])
+    [mentioned] = parse(payload("group_mention_as_app_mention")["body"])
+    assert set(said.dedupe_keys) & set(mentioned.dedupe_keys) == {"message:T00FAKE00AA:C00FAKECHAN1:1766458026.240809"}
+    assert said.conversation == mentioned.conversation
+
+
+def test_a_mention_in_a_direct_message_is_the_message() -> None:
+    [said] = parse(message(channel="D0DM01", channel_type="im", text="<@U0BOT01> hi"))
+    [mentioned] = parse(message(type="app_mention", channel="D0DM01", text="<@U0BOT01> hi"))
+    assert said.conversation == mentioned.conversation == ConversationKey("slack-main", "D0DM01", TEAM)
+    assert said.dedupe_keys[1] == mentioned.dedupe_keys[1]
+    assert said.is_direct
+    assert mentioned.is_direct
+    assert said.text == mentioned.text == "hi"
+
+
+def test_a_mention_is_addressed_even_if_nobody_told_us_who_we_are() -> None:
+    body = message(type="app_mention", text="<@U0BOT01> hi")
+    del body["authorizations"]
+    [event] = parse(body)
+    assert event.addressed
+    assert event.text == "hi"
+    [other] = parse({**body, "event": {**body["event"], "type": "message"}})
+    assert not other.addressed
+    [known] = parse({**body, "event": {**body["event"], "type": "message"}}, bot_user_id="U0BOT01")
+    assert known.addressed
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"subtype": "bot_message", "bot_id": "B0BOT01", "user": None, "text": "done"},
+        {"user": "U0BOT01", "text": "<@U0BOT01> status"},
+        {"user": "U0BOT99", "bot_id": "B0BOT99", "text": "<@U0BOT01> thanks!"},
+        {"user": "USLACKBOT"},
+        {"user": None},
+        {"subtype": "message_changed", "message": {"user": "U0BOT01", "text": "x", "ts": "1.2", "edited": {}}},
+        {"subtype": "message_deleted", "deleted_ts": "1.2", "previous_message": {"user": "U1", "bot_id": "B1"}},
+    ],
+)
+def test_we_and_other_bots_and_slack_itself_are_never_heard(event: dict[str, Any]) -> None:
+    assert parse(message(**event)) == []
+
+
+def test_our_own_words_are_known_by_what_identity_told() -> None:
+    slack = adapter()
+    slack.me = Actor("U0BOT01", is_bot=True, is_self=True)
+    body = message(user="U0BOT01")
+    del body["authorizations"]
+    assert slack.parse(request(body), NOW) == []
+
+
+def test_a_person_s_own_installation_is_not_us() -> None:
+    body = message(user="U0USER1")
+    body["authorizations"] = [{"team_id": TEAM, "user_id": "U0USER1", "is_bot": False}]
+    assert len(parse(body)) == 1
+
+
+def test_an_edit_is_not_its_message_and_each_edit_is_another() -> None:
+    [said] = parse(message())
+    changed = {"user": "U0USER1", "ts": "1760000300.000400", "text": "ho", "edited": {"ts": "1760000301.0"}}
+    edits = [
+        parse(message(subtype="message_changed", message=changed, previous_message={"text": "hi"}, event_ts=at, ts=at))[
+            0
+        ]
+        for at in ("1760000301.0001", "1760000302.0001")
+    ]
+    assert [one.kind for one in edits] == ["edit", "edit"]
+    assert {one.message_id for one in edits} == {said.message_id}
+    assert {one.conversation for one in edits} == {said.conversation}
+    assert len({one.dedupe_keys[1] for one in (said, *edits)}) == 3
+
+
+def test_a_preview_or_a_counted_reply_is_no_edit() -> None:
+    same = {"user": "U0USER1", "ts": "1760000300.000400", "text": "hi"}
+    assert parse(message(subtype="message_changed", message=same, previous_message=same)) == []
+    edited = {**same, "edited": {"ts": "1.2"}}
+    assert parse(message(subtype="message_changed", message=edited, previous_message=edited)) == []
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"subtype": "message_deleted", "deleted_ts": "1760000300.000400", "ts": "1760000309.1"},
+        {
+            "subtype": "message_changed",
+            "message": {"subtype": "tombstone", "ts": "1760000300.000400"},
+            "ts": "1760000309.1",
+        },
+    ],
+)
+def test_a_deleted_message_is_told_with_its_conversation(event: dict[str, Any]) -> None:
+    before = {"user": "U0USER1", "ts": "1760000300.000400", "text": "hi", "thread_ts": "1760000200.000100"}
+    [gone] = parse(message(**event, previous_message=before))
+    assert (gone.kind, gone.message_id, gone.text) == ("delete", "1760000300.000400", "")
+    assert gone.conversation.thread == f"{TEAM}:1760000200.000100"
+
+
+def test_the_same_channel_in_two_workspaces_is_two_conversations() -> None:
+    [first], [second] = parse(message()), parse({**message(), "team_id": "T0TEAM2"})
+    assert first.conversation.id != second.conversation.id
+    assert first.conversation.channel == second.conversation.channel == "C0CHAN1"
+    [first], [second] = (parse({**message(channel="D1", channel_type="im"), "team_id": team}) for team in ("T1", "T2"))
+    assert first.conversation.id != second.conversation.id
+
+
+def test_another_workspace_than_the_one_that_is_set_is_refused() -> None:
+    assert parse(message(), team_id=TEAM)
+    with pytest.raises(Unauthorized, match="team_id"):
+        parse({**message(), "team_id": "T0TEAM2"}, team_id=TEAM)
+    with pytest.raises(Unauthorized, match="team_id"):
+        parse(b"command=%2Fx&team_id=T9&channel_id=C1&user_id=U1", FORM, team_id=TEAM)
+    with pytest.raises(Malformed, match="team"):
+        parse({**message(), "team_id": None}, team_id=TEAM)
+
+
+def test_files_are_listed_with_or_without_an_address() -> None:
+    files = [
+        {
+            "id": "F1",
+            "name": "a.png",
+            "mimetype": "image/png",
+            "size": 2048,
+            "url_private_download": "https://f.example/a",
+        },
+        {"id": "F2", "title": "Plan", "mimetype": "application/pdf", "size": -1},
+        {"id": "F3", "name": 7, "size": float("1e300")},
+        "no file",
+    ]
+    [event] = parse(message(subtype="file_share", text="look", channel="D0DM01", channel_type="im", files=files))
+    assert [(one.kind, one.name, one.size_bytes) for one in event.attachments] == [
+        ("image", "a.png", 2048),
+        ("file", "Plan", 0),
+        ("file", "", 0),
+    ]
+    assert event.attachments[0].fetch == {"id": "F1", "url": "https://f.example/a"}
+    assert event.attachments[1].fetch == {}
+
+
+def test_a_mention_with_nothing_else_is_an_empty_text() -> None:
+    [event] = parse(message(type="app_mention", text="<@U0BOT01>"))
+    assert event.text == ""
+    assert event.addressed
+
+
+def test_the_time_is_the_message_s_own() -> None:
+    assert parse(message(ts="1760000300.1"))[0].at_ms == 1_760_000_300_100
+    assert parse(message(ts="1760000300.000400"))[0].at_ms == 1_760_000_300_000
+
+
+# commands and buttons
+
+
+def command(**fields: str) -> Event:
+    given = {
+        "command": "/deskmate",
+        "text": "",
+        "team_id": TEAM,
+        "channel_id": "C0CHAN1",
+        "user_id": "U0USER1",
+        "user_name": "ann",
+        "trigger_id": "1.2.x",
+        "response_url": "https://hooks.slack.com/commands/T1/1/x",
+        **fields,
+    }
+    [event] = parse(urlencode(given).encode(), FORM)
+    return event
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("/deskmate", "stop", ("stop", "")),
+        ("/deskmate", "/Stop now please", ("stop", "now please")),
+        ("/deskmate", " ", ("help", "")),
+        ("/hello-world", "a &lt; b", ("hello-world", "a < b")),
+    ],
+)
+def test_a_slash_command_is_a_command_of_ours(name: str, text: str, expected: tuple[str, str]) -> None:
+    event = command(command=name, text=text)
+    assert (event.kind, (event.name, event.text)) == ("command", expected)
+    assert event.actor == Actor("U0USER1", "ann")
+    assert event.dedupe_keys == ("command:1.2.x",)
+    assert event.conversation == ConversationKey("slack-main", "C0CHAN1", TEAM)
+
+
+def test_a_late_answer_s_address_is_kept_only_if_slack_would_give_it() -> None:
+    handle = command().reply_handle
+    assert handle
+    assert (handle.uses_left, handle.expires_at_ms) == (5, round((NOW + 1800) * 1000))
+    for url in ("https://evil.example/x", "http://hooks.slack.com/x", "https://hooks.slack.com.evil.example", "x", ""):
+        assert command(response_url=url).reply_handle is None
+
+
+def test_a_pressed_button_carries_its_value_and_its_thread() -> None:
+    vector = payload("button_press")
+    [event] = parse(vector["body"].encode(), FORM)
+    assert (event.name, event.value, event.message_id) == ("approve", "req_1:approve", "111.222")
+    assert event.conversation == ConversationKey("slack-main", "C111", "T111:111.000")
+    assert event.actor.id == "W111"
+
+
+# bad input
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("multipart/form-data; boundary=x", b"--x"),
+        ("text/plain", json.dumps(message()).encode()),
+        ("", json.dumps(message()).encode()),
+        (FORM, json.dumps(message()).encode()),
+        (JSON, b"payload=%7B%7D"),
+        (JSON, b""),
+        (JSON, b"[]"),
+        (JSON, b"\xff\xfe"),
+        (JSON, b"[" * 100_000),
+        (JSON, b'{"a":' * 2_000 + b"1" + b"}" * 2_000),
+        (JSON, b'{"type":NaN}'),
+        (JSON, b'{"user":"a","user":"admin"}'),
+        (JSON, b'{"n":' + b"9" * 5_000 + b"}"),
+        (FORM, b"payload=" + b"%5B" * 3_000),
+        (FORM, b"command=/x&command=/y"),
+        (FORM, b"a&" * 1_000),
+        (FORM, b"command=/x&team_id=T1&channel_id=C1"),
+        (JSON, json.dumps(message(ts="nan")).encode()),
+        (JSON, json.dumps(message(channel="C1\n")).encode()),
+        (JSON, json.dumps(message(channel={})).encode()),
+        (JSON, json.dumps(message(user="U" * 100)).encode()),
+        (JSON, json.dumps(message(thread_ts=7)).encode()),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_read_is_malformed(content_type: str, body: bytes) -> None:
+    slack, given = adapter(), request(body, content_type)
+
+    def read() -> None:
+        if slack.handshake(given) is None:
+            slack.parse(given, NOW)
+
+    with pytest.raises(Malformed):
+        read()
+
+
+def test_a_content_type_that_is_there_twice_is_malformed() -> None:
+    given = request(message())
+    given.headers.add("Content-Type", FORM)
+    with pytest.raises(Malformed, match="Content-Type"):
+        adapter().parse(given, NOW)
+
+
+def test_lone_surrogates_and_nul_are_cleaned_out_of_the_text() -> None:
+    [event] = parse(json.dumps(message(text="a\ud800b\x00 🚀")).encode())
+    assert event.text == "a\ufffdb 🚀"
+    event.dump().encode()
+
+
+JSONS = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from(["1.2", "U1", "im"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = ["type", "subtype", "user", "text", "ts", "channel", "thread_ts", "files", "message", "previous_message", "bot_id",
+        "deleted_ts", "channel_type", "event_ts"]  # fmt: skip
+
+
+@given(
+    st.dictionaries(st.sampled_from(KEYS), JSONS, max_size=5),
+    st.dictionaries(st.sampled_from(["team_id", "event_id", "authorizations", "event"]), JSONS, max_size=2),
+)
+@examples(max_examples=300, deadline=None)
+def test_no_shape_of_an_event_breaks_the_reader(event: dict[str, Any], around: dict[str, Any]) -> None:
+    body = {**message(**event), **around}
+    try:
+        for one in parse(json.dumps(body).encode()):
+            assert Event.load(one.dump()) == one
+    except (Malformed, Unauthorized):
+        pass
+
+
+@given(st.sampled_from([JSON, FORM, "text/plain"]), st.binary(max_size=80))
+@examples(max_examples=200, deadline=None)
+def test_no_bytes_break_the_reader(content_type: str, body: bytes) -> None:
+    given = request(body, content_type)
+    try:
+        adapter().handshake(given)
+        adapter().parse(given, NOW)
+    except (Malformed, Unauthorized):
+        pass
+
+
+# rendering
+
+
+def texts(markdown: str) -> list[str]:
+    return [part.payload["text"] for part in adapter().render(Outbound(markdown))]
+
+
+def test_parts_are_slack_s_dialect_with_a_plain_fallback() -> None:
+    [part] = adapter().render(Outbound("**Hi** <!channel>"))
+    assert part.payload == {"text": "*Hi* &lt;!channel&gt;", "mrkdwn": True}
+    assert part.fallback == {"text": "**Hi** &lt;!channel&gt;", "mrkdwn": False}
+
+
+@pytest.mark.parametrize(
+    "markdown",
+    ["word " * 3_000, "&" * 9_000, "| a | b |\n|---|---|\n" + f"| {'x' * 300} | y |\n| y | z |\n" * 40, "🚀" * 9_000,
+     "```\n" + "line < 3\n" * 2_000 + "```"],
+)  # fmt: skip
+def test_every_part_and_fallback_fits_post_and_update(markdown: str) -> None:
+    for part in adapter().render(Outbound(markdown)):
+        assert part.fallback
+        assert 0 < len(part.payload["text"]) <= TEXT_LIMIT
+        assert 0 < len(part.fallback["text"]) <= TEXT_LIMIT
+
+
+@pytest.mark.parametrize("markdown", ["", "\n \n"])
+def test_there_is_always_a_part(markdown: str) -> None:
+    assert texts(markdown) == ["…"]
+
+
+def test_a_long_answer_loses_no_word() -> None:
+    words = [f"w{number}" for number in range(4_000)]
+    assert " ".join(texts(" ".join(words))).split() == words
+
+
+def test_an_event_is_read_in_little_time() -> None:
+    slack, given = adapter(), request(payload("group_mention_as_app_mention")["body"])
+    begun = time.process_time()
+    for _ in range(1_000):
+        slack.verify(given, NOW)
+        slack.handshake(given)
+        slack.parse(given, NOW)
+    assert time.process_time() - begun < 0.5  # a twentieth of a millisecond each, with room for a busy machine

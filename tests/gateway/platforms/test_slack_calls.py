@@ -1,0 +1,254 @@
+"""The half that talks: against a strict stand-in for Slack."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from aiohttp import web
+from pydantic import SecretStr
+
+from gateway.conversation.key import ConversationKey
+from gateway.platforms import Address, ConnectionRefused, Outbound, Outside, Part
+from gateway.platforms.slack import Adapter, Settings
+from tests.harness.faults import Fault
+from tests.harness.slack_twin import BOT_TOKEN, BOT_USER, CHANNEL, DIRECT, SIGNING_SECRET, TEAM, Message, SlackTwin
+
+KEY = "k" * 26
+DM = Address(ConversationKey("slack-main", DIRECT, TEAM))
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackTwin]:
+    async with SlackTwin() as twin:
+        yield twin
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+@pytest.fixture
+def adapter(slack: SlackTwin, http: aiohttp.ClientSession) -> Adapter:
+    return connect(slack.url, http)
+
+
+def connect(api_base: str, http: aiohttp.ClientSession, **keys: Any) -> Adapter:
+    given = {"signing_secret": SecretStr(SIGNING_SECRET), "bot_token": SecretStr(BOT_TOKEN), **keys}
+    return Adapter(
+        "slack-main", Settings(platform="slack", api_base=api_base, **given), Outside(http, cast("Any", None))
+    )
+
+
+def thread(slack: SlackTwin) -> Address:
+    """A place to answer: somebody began a thread there."""
+    ts = f"{time.time() - 1:.6f}"
+    slack.messages.append(Message(CHANNEL, ts, "U0USER1", "hi"))
+    return Address(ConversationKey("slack-main", CHANNEL, f"{TEAM}:{ts}"))
+
+
+def text(markdown: str) -> Part:
+    [part] = Adapter.render(cast("Adapter", None), Outbound(markdown))
+    return part
+
+
+async def test_a_reply_goes_into_its_thread_quietly_and_with_its_key(slack: SlackTwin, adapter: Adapter) -> None:
+    to = thread(slack)
+    outcome = await adapter.send(to, text("**Hi** & <!here>"), KEY)
+    [taken] = slack.taken
+    assert outcome.kind == "ok"
+    assert outcome.sent
+    assert outcome.sent.message_id == taken.ts
+    assert (taken.channel, f"{TEAM}:{taken.thread_ts}") == (CHANNEL, to.conversation.thread)
+    assert taken.text == "*Hi* &amp; &lt;!here&gt;"
+    assert taken.key == KEY
+    assert {name: taken.body[name] for name in ("unfurl_links", "unfurl_media", "link_names", "parse")} == {
+        "unfurl_links": False,
+        "unfurl_media": False,
+        "link_names": False,
+        "parse": "none",
+    }
+
+
+async def test_a_reply_in_a_direct_message_has_no_thread(slack: SlackTwin, adapter: Adapter) -> None:
+    assert (await adapter.send(DM, text("hi"), KEY)).kind == "ok"
+    assert slack.taken[0].thread_ts is None
+
+
+async def test_the_fallback_is_sent_as_plain_text(slack: SlackTwin, adapter: Adapter) -> None:
+    fallback = text("**Hi** <x>").fallback
+    assert fallback
+    await adapter.send(DM, Part(fallback), KEY)
+    assert (slack.taken[0].text, slack.taken[0].body["mrkdwn"]) == ("**Hi** &lt;x&gt;", False)
+
+
+async def test_an_edit_replaces_the_text_and_keeps_the_key(slack: SlackTwin, adapter: Adapter) -> None:
+    sent = (await adapter.send(DM, text("one"), KEY)).sent
+    assert sent
+    outcome = await adapter.edit(DM, sent, text("one **two** @everyone"))
+    assert outcome.kind == "ok"
+    [message] = slack.messages
+    assert message.text == "one *two* @\u200beveryone"
+    assert slack.taken[1].key == KEY
+    assert slack.taken[1].body["parse"] == "none"
+
+
+@pytest.mark.parametrize("in_thread", [True, False])
+async def test_a_reply_whose_answer_was_lost_is_found_by_its_key(
+    slack: SlackTwin, adapter: Adapter, *, in_thread: bool
+) -> None:
+    to = thread(slack) if in_thread else DM
+    since_ms = round(time.time() * 1000)
+    missing = await adapter.find(to, KEY, since_ms)
+    assert (missing.kind, missing.sent) == ("target_gone", None)
+    slack.next(close=True, taken=True)
+    assert (await adapter.send(to, text("hi"), KEY)).kind == "ambiguous"
+    found = await adapter.find(to, KEY, since_ms)
+    assert found.kind == "ok"
+    assert found.sent
+    assert found.sent.message_id == slack.taken[0].ts
+    assert (await adapter.find(to, "another", since_ms)).kind == "target_gone"
+
+
+async def test_a_look_back_reads_page_after_page(slack: SlackTwin, adapter: Adapter) -> None:
+    to = thread(slack)
+    for number in range(250):
+        root = (to.conversation.thread or "").partition(":")[2]
+        slack.messages.append(Message(CHANNEL, f"{time.time() - 0.5 + number / 10_000:.6f}", "U0USER1", "x", root))
+    await adapter.send(to, text("hi"), KEY)
+    assert (await adapter.find(to, KEY, round(time.time() * 1000))).kind == "ok"
+    assert slack.calls.count("conversations.replies") == 3
+
+
+async def test_a_look_back_that_fails_does_not_say_that_nothing_is_there(slack: SlackTwin, adapter: Adapter) -> None:
+    slack.next(status=500)
+    assert (await adapter.find(DM, KEY, 0)).kind == "transient"
+    slack.next(error="missing_scope")
+    assert (await adapter.find(DM, KEY, 0)).kind == "auth_failed"
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ({"status": 429, "retry_after": 7}, "rate_limited"),
+        ({"error": "ratelimited"}, "rate_limited"),
+        ({"error": "msg_too_long"}, "too_long"),
+        ({"error": "invalid_blocks"}, "bad_format"),
+        ({"error": "invalid_auth"}, "auth_failed"),
+        ({"error": "channel_not_found"}, "target_gone"),
+        ({"error": "is_archived"}, "target_gone"),
+        ({"error": "restricted_action"}, "rejected"),
+        ({"error": "service_unavailable"}, "transient"),
+        ({"error": "fatal_error"}, "ambiguous"),
+        ({"status": 401}, "auth_failed"),
+        ({"status": 404, "body": "<html>"}, "rejected"),
+        ({"status": 413}, "too_long"),
+        ({"status": 500}, "ambiguous"),
+        ({"status": 502, "body": "<html>"}, "ambiguous"),
+        ({"status": 503}, "transient"),
+        ({"status": 200, "body": "<html>sign in"}, "ambiguous"),
+        ({"status": 200, "body": [1]}, "ambiguous"),
+        ({"status": 200, "body": {"ok": True}}, "ambiguous"),
+        ({"status": 302, "headers": {"Location": "http://127.0.0.1:1/"}}, "rejected"),
+        ({"close": True}, "ambiguous"),
+    ],
+)
+async def test_each_ending_is_told_apart(slack: SlackTwin, adapter: Adapter, fault: dict[str, Any], kind: str) -> None:
+    slack.next(**fault)
+    outcome = await adapter.send(DM, text("hi"), KEY)
+    assert outcome.kind == kind
+    assert outcome.detail.startswith("chat.postMessage: ")
+    assert BOT_TOKEN not in outcome.detail
+    assert (await adapter.send(DM, text("hi"), KEY)).kind == "ok"
+
+
+@pytest.mark.parametrize(("value", "wait_s"), [("7", 7.0), ("0", 0.0), ("-1", 1.0), ("nan", 1.0), ("99999999", 3600.0)])
+async def test_the_wait_that_slack_asks_for_is_believed_within_reason(
+    slack: SlackTwin, adapter: Adapter, value: str, wait_s: float
+) -> None:
+    slack.faults.order(Fault(status=429, headers={"Retry-After": value}))
+    assert (await adapter.send(DM, text("hi"), KEY)).retry_after_s == wait_s
+
+
+async def test_an_answer_that_does_not_come_is_ambiguous_in_time(slack: SlackTwin, http: aiohttp.ClientSession) -> None:
+    slack.next(hang=True, taken=True)
+    begun = time.monotonic()
+    outcome = await connect(slack.url, http, timeout_s=0.1).send(DM, text("hi"), KEY)
+    assert outcome.kind == "ambiguous"
+    assert time.monotonic() - begun < 1
+    assert len(slack.taken) == 1
+
+
+async def test_nobody_there_is_transient_for_nothing_was_sent(
+    http: aiohttp.ClientSession, unused_tcp_port: int
+) -> None:
+    lonely = connect(f"http://127.0.0.1:{unused_tcp_port}/api", http)
+    outcome = await lonely.send(DM, text("hi"), KEY)
+    assert outcome.kind == "transient"
+    with pytest.raises(ConnectionRefused, match=r"auth\.test: not reached"):
+        await lonely.identity()
+
+
+async def test_an_edit_that_was_lost_may_be_made_again(slack: SlackTwin, adapter: Adapter) -> None:
+    sent = (await adapter.send(DM, text("one"), KEY)).sent
+    assert sent
+    slack.next(close=True, taken=True)
+    assert (await adapter.edit(DM, sent, text("two"))).kind == "transient"
+
+
+async def test_no_redirect_takes_the_token_elsewhere(http: aiohttp.ClientSession) -> None:
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(status=307, headers={"Location": "/elsewhere"})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        outcome = await connect(f"http://127.0.0.1:{runner.addresses[0][1]}/api", http).send(DM, text("hi"), KEY)
+    finally:
+        await runner.cleanup()
+    assert outcome.kind == "rejected"
+    assert asked == ["/api/chat.postMessage"]
+
+
+async def test_identity_is_who_the_token_says_and_no_other_workspace(
+    slack: SlackTwin, http: aiohttp.ClientSession, adapter: Adapter
+) -> None:
+    me = await adapter.identity()
+    assert (me.id, me.is_self, adapter.me) == (BOT_USER, True, me)
+    assert (await connect(slack.url, http, team_id=TEAM).identity()).id == BOT_USER
+    with pytest.raises(ConnectionRefused, match="T0OTHER"):
+        await connect(slack.url, http, team_id="T0OTHER").identity()
+    with pytest.raises(ConnectionRefused, match="invalid_auth"):
+        await connect(slack.url, http, bot_token=SecretStr("xoxb-wrong")).identity()
+
+
+async def test_a_cancelled_send_stays_cancelled(slack: SlackTwin, adapter: Adapter) -> None:
+    slack.next(hang=True)
+    task = asyncio.create_task(adapter.send(DM, text("hi"), KEY))
+    async with asyncio.timeout(5):
+        while not slack.calls:
+            await asyncio.sleep(0.005)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_every_part_of_a_long_answer_is_taken(slack: SlackTwin, adapter: Adapter) -> None:
+    markdown = "\n\n".join(["| a & b | c |\n|---|---|\n" + "| x | y |\n" * 300, "word & <more> " * 900, "🚀" * 5_000])
+    for number, part in enumerate(adapter.render(Outbound(markdown))):
+        outcome = await adapter.send(DM, part, f"{KEY}{number}")
+        assert outcome.sent
+        assert (await adapter.edit(DM, outcome.sent, part)).kind == "ok"
+    assert len({one.key for one in slack.taken}) > 5
