@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from config.settings import Settings
+from config.settings import ModelSettings
 from gateway.phrases import say
 from workers.models import Answer, Request, TextDelta, Usage
 
@@ -36,11 +36,12 @@ _TIME_ASKED: Final = re.compile(
 _EVERYDAY: Final = frozenset(
     re.findall(
         r"\S+",
-        "a about after all also am an and any are as at be been before but by can could did do does for from get give "
-        "had has have hello help her here him his how i if in into is it its just know let like make me more my need "
-        "no not now of on one or our out over please say she should skill so some tell than thank thanks that the "
-        "their them then there these they thing this those to too up use user using want was we were what when where "
-        "which who why will with would yes you your "
+        "a about after all also am an and answer any are as ask at be been before but by can could did do does file "
+        "first for from get give had has have hello help her here him his how i if in into is it its just know last "
+        "let like line list make me more my name need no not now of on one or our out over please question right say "
+        "sentence she should skill so some tell text than thank thanks that the their them then there these they "
+        "thing this title those to too up use user using want was way we were what when where whether which who why "
+        "will with word would wrong yes you your "
         "一下 一个 什么 怎么 可以 帮我 帮忙 请你 这个 那个 我们 你们 他们 如何 这样 那样 为什 没有 是否 需要 使用 用户",
     )
 )
@@ -54,7 +55,7 @@ _OF_READING: Final = frozenset(
 """Words that a message with an address in it brings along whatever it is about: they count little."""
 
 
-def open_model(settings: Settings) -> Rehearsal:  # noqa: ARG001 - every model is opened like this
+def open_model(settings: ModelSettings) -> Rehearsal:  # noqa: ARG001 - every model is opened like this
     return Rehearsal()
 
 
@@ -181,14 +182,14 @@ class _Scene:
             asked |= _stems(_OF_READING)
         words = {id_: (_words(id_), _words(description)) for id_, description in entries}
         spread = Counter(word for own, more in words.values() for word in own | more)
-        best: tuple[float, float] = (0.0, 0.0)
+        best = (THRESHOLD, -1.0)
         chosen = None
         for id_, (own, more) in words.items():
             common = asked & (own | more)
             weak = min(0.25 * len(common & _stems(_OF_READING)), 1.0)
             strong = sum(_weight(word, own) / spread[word] for word in common - _stems(_OF_READING))
-            if strong + weak >= THRESHOLD and (strong + weak, strong) > best:
-                best, chosen = (strong + weak, strong), id_
+            if (strong + weak, weak) > best:
+                best, chosen = (strong + weak, weak), id_
         return chosen
 
     def _url(self) -> str | None:
@@ -260,9 +261,13 @@ def _is_guidance(text: str) -> bool:
 
 
 def _first_lines(text: str, count: int) -> str:
-    """The first lines that say something; the marks around text from outside are none of them."""
-    lines = (line.strip() for line in text.split("\n") if not re.match(r"\s*</?data\b", line))
-    return "\n".join([line[:200] for line in lines if line][:count])
+    """The first lines that say something, without the marks of text from outside and the `Name: value` lines on top."""
+    text = re.sub(r"^</?data\b.*\n?", "", text, flags=re.MULTILINE)
+    head, _, rest = text.partition("\n\n")
+    if rest.strip() and all(re.match(r"\w+: ", line) for line in head.split("\n")):
+        text = rest
+    lines = [line.strip()[:200] for line in text.split("\n") if line.strip()]
+    return "\n".join(lines[:count])
 
 
 def _sentences(body: str) -> Iterable[str]:
@@ -287,7 +292,7 @@ def _words(text: str) -> frozenset[str]:
             found.update(run[at : at + 2] for at in range(max(len(run) - 1, 1)))
         else:
             found.add(run)
-    return _stems(found - _EVERYDAY)
+    return _stems(found) - _stems(_EVERYDAY)
 
 
 def _stems(words: Iterable[str]) -> frozenset[str]:

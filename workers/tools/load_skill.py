@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,12 +26,12 @@ HEADINGS_SHOWN: Final = 40
 class Tool:
     """Loads skills. One batch's calls run one after the other, so that each sees what those before it delivered."""
 
-    name = "load_skill"
-    description = (
+    name: str = "load_skill"
+    description: str = (
         "Load a skill from the list of skills: know-how for a kind of task. Its text comes as guidance after the "
         "results. With `file`, read a file that belongs to the skill (as data), or list a folder of it."
     )
-    input_schema = {
+    input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
             "name": {"type": "string", "description": "Id of the skill, as it stands in the list of skills."},
@@ -52,6 +52,8 @@ class Tool:
 
     def __init__(self, outside: Outside) -> None:
         self._settings = outside.settings.skills
+        # A result that is longer would be cut again on its way, in the middle.
+        self._page_bytes = min(self._settings.body_max_bytes, outside.settings.tools.result_max_characters * 9 // 10)
 
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
         try:
@@ -59,7 +61,7 @@ class Tool:
             file, offset = arguments.get("file") or document.NAME, arguments.get("offset", 0)
             if file.removeprefix("./").casefold() == document.NAME.casefold():
                 return self._load(skill, offset, call.history)
-            found = await asyncio.to_thread(references.read, skill, file, offset, self._settings.body_max_bytes)
+            found = await asyncio.to_thread(references.read, skill, file, offset, self._page_bytes)
         except (SkillNotFound, references.FileRefused, parts.OffsetOutside) as error:
             raise ToolError(str(error)) from error
         return ToolResult(_as_text(skill, file, found))
@@ -132,8 +134,10 @@ class _Loaded:
         return end
 
 
-def _skill_records(history: Sequence[Record]) -> Iterable[Record]:
-    return (record for record in history if record.type == "skill")
+def _skill_records(history: Sequence[Record]) -> list[Record]:
+    """What was delivered since the conversation was last cleared."""
+    cleared = max((at for at, record in enumerate(history) if record.type == "cleared"), default=-1)
+    return [record for record in history[cleared + 1 :] if record.type == "skill"]
 
 
 def _still_here(skill: Skill, offset: int, end: int) -> str:
