@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
@@ -19,8 +19,22 @@ from config.settings import WebFetchSettings
 from gateway.net import Fetched, Fetcher, NotFetched, is_public
 from tests.harness.web import Names, canary, public, site
 
-PRIVATE = ["0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.255.254", "168.63.129.16", "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.1", "192.0.0.192", "192.0.2.1", "192.88.99.1", "192.168.0.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255", "::", "::1", "::127.0.0.1", "::8.8.8.8", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::ffff:0:127.0.0.1", "::ffff:0:8.8.8.8", "64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1", "64:ff9b:1::a9fe:a9fe", "64:ff9b:1::808:808", "100::1", "2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:10::1", "2001:20::1", "2001:db8::1", "2002:7f00:1::", "2002:808:808::1", "3fff::1", "4000::1", "5f00::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1", "ff0e::1"]  # fmt: skip
-PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.1", "172.15.0.1", "172.32.0.1", "192.0.1.1", "198.17.0.1", "198.20.0.1", "223.255.255.255", "2606:4700:4700::1111", "2a00:1450:4001::1", "2001:4860:4860::8888", "2400:3200::1", "::ffff:8.8.8.8", "64:ff9b::808:808"]  # fmt: skip
+PRIVATE = [
+    "0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.100.100.200", "127.0.0.1",
+    "127.255.255.254", "168.63.129.16", "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.1",
+    "192.0.0.192", "192.0.2.1", "192.88.99.1", "192.168.0.1", "198.18.0.1", "198.19.255.255", "198.51.100.1",
+    "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255", "::", "::1", "::127.0.0.1",
+    "::8.8.8.8", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::ffff:0:127.0.0.1",
+    "::ffff:0:8.8.8.8", "64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1", "64:ff9b:1::a9fe:a9fe", "64:ff9b:1::808:808",
+    "100::1", "2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:10::1", "2001:20::1", "2001:db8::1",
+    "2002:7f00:1::", "2002:808:808::1", "3fff::1", "4000::1", "5f00::1", "fc00::1", "fd00:ec2::254", "fe80::1",
+    "fec0::1", "ff02::1", "ff0e::1",
+]  # fmt: skip
+PUBLIC = [
+    "1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.1", "172.15.0.1", "172.32.0.1", "192.0.1.1",
+    "198.17.0.1", "198.20.0.1", "223.255.255.255", "2606:4700:4700::1111", "2a00:1450:4001::1",
+    "2001:4860:4860::8888", "2400:3200::1", "::ffff:8.8.8.8", "64:ff9b::808:808",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("address", PRIVATE)
@@ -33,12 +47,14 @@ def test_the_public_internet_is_open(address: str) -> None:
     assert is_public(ip_address(address))
 
 
+@settings(deadline=None)
 @given(st.ip_addresses(v=4))
 def test_an_address_is_judged_alike_in_all_the_forms_that_are_looked_through(address: IPv4Address) -> None:
     for net in ("::ffff:0:0", "64:ff9b::"):
         assert is_public(IPv6Address(int(IPv6Address(net)) + int(address))) == is_public(address)
 
 
+@settings(deadline=None)
 @given(st.ip_addresses(v=4))
 def test_nothing_that_python_calls_local_is_public(address: IPv4Address) -> None:
     if address.is_private or address.is_loopback or address.is_link_local or address.is_multicast:
@@ -305,7 +321,7 @@ class Led(Fetcher):
         super().__init__(WebFetchSettings())
         self._hops = list(hops)
 
-    async def _hop(self, url: URL, wanted: Callable[[str], bool]) -> Fetched | URL:
+    async def _hop(self, url: URL, wanted: Callable[[str], bool]) -> Fetched | URL:  # noqa: ARG002  # as it is asked
         return self._hops.pop(0)
 
 

@@ -29,7 +29,7 @@ BOMS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), 
 WIDER: Final = {"iso-8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252",
                 "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}  # fmt: skip
 """Browsers read these names as their larger relatives, so pages rely on it (WHATWG Encoding, 4.2)."""
-SHELL_CHARACTERS: Final = 200
+SHELL_CHARACTERS: Final = 80
 """A page with scripts and less text than this is drawn by the scripts."""
 IN_THREAD_BYTES: Final = 50_000
 """Longer pages are converted beside the loop: other turns must not wait for it."""
