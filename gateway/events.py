@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gateway.conversation.key import ConversationKey
+from gateway.conversation.key import ConversationKey, of_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Event:
     def of(cls, dumped: dict[str, Any]) -> Event:
         """The same from JSON that was read already."""
         known = {name: value for name, value in dumped.items() if name in cls.__dataclass_fields__}
-        known["conversation"] = ConversationKey(*known["conversation"])
+        known["conversation"] = of_parts(known["conversation"])
         known["actor"] = Actor(**known["actor"])
         known["dedupe_keys"] = tuple(known["dedupe_keys"])
         known["attachments"] = tuple(Attachment(**one) for one in known.get("attachments", ()))

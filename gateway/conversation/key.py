@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 PART_MAX_BYTES = 1_024
@@ -42,8 +43,14 @@ class ConversationKey:
         return _digest(self.connection, self.channel)
 
     def parts(self) -> list[str | None]:
-        """For storing: `ConversationKey(*parts)` gives the key back."""
+        """For storing; `of_parts` gives the key back."""
         return [self.connection, self.channel, self.thread, self.user]
+
+
+def of_parts(parts: Sequence[str | None]) -> ConversationKey:
+    """The key whose `parts()` these are. Raises `ValueError`."""
+    connection, channel, thread, user = parts
+    return ConversationKey(connection or "", channel or "", thread, user)
 
 
 def _digest(*parts: str | None) -> str:

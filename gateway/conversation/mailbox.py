@@ -24,7 +24,7 @@ from typing import Any, Final, Literal
 from redis.exceptions import RedisError
 
 from config.settings import MailboxSettings
-from gateway.conversation.key import ConversationKey
+from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.records import Record
 from gateway.store import Script, Store, Unreachable
 
@@ -355,7 +355,7 @@ class Mailbox:
             raise Behind(conversation)
         rows = [Row.load(row.decode(), body, states[row]) for row, body in outbox.items() if row in states]
         return Stored(
-            key=ConversationKey(*json.loads(parts)),
+            key=of_parts(json.loads(parts)),
             seq=int(seq or 0),
             turn=json.loads(turn) if turn else None,
             history=[Record.load(line) for line in history],

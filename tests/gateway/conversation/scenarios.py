@@ -1,0 +1,325 @@
+"""What can go wrong between gateways, Redis and workers, as short plays. Each must end well on the scripts as they are,
+and `test_guards.py` shows for each guard that one of them ends badly without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from gateway.conversation.mailbox import Behind, Fenced, Mailbox, Row, now_ms, script
+from gateway.conversation.records import Record
+from tests.gateway.conversation.world import World, key, texts, until
+
+
+def note(text: str) -> Record:
+    return Record("reply", now_ms(), {"text": text})
+
+
+def row(name: str = "part") -> Row:
+    return Row(name, "turn", 0, {"payload": {}, "fallback": None}, {}, now_ms())
+
+
+async def a_holder_that_sleeps_after_take_strands_nobody(world: World) -> None:
+    """The inbox is empty, the turn is open, the holder is gone: the next one gets it."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    first = await world.claim_one(mailbox)
+    await world.take_all(mailbox, first)
+    second = await world.claim_one(mailbox, "w2")
+    assert second.conversation == first.conversation
+    assert second.tries == 1
+
+
+async def what_was_taken_is_an_open_turn(world: World) -> None:
+    """`take` moves the event into history together with the turn that holds it."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    again = await world.claim_one(mailbox, "w2")
+    stored = await mailbox.load(again.conversation)
+    assert stored.turn is not None
+    assert texts(stored.history) == ["hello"]
+    assert not stored.inbox
+
+
+async def an_unsent_row_keeps_the_conversation_awake(world: World) -> None:
+    """The answer is in history, its row is not sent, the holder is gone: it is not settled, and comes back."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    await mailbox.append(claim, records=[note("answer")], rows=[row()], turn="close")
+    assert await mailbox.settle(claim, "w1", 0) is None
+    again = await world.claim_one(mailbox, "w2")
+    assert [one.state for one in (await mailbox.load(again.conversation)).rows] == ["pending"]
+
+
+async def a_zombie_writes_nothing(world: World) -> None:
+    """It slept past its lease, another has taken over: its write is refused."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    zombie = await world.claim_one(mailbox)
+    await world.take_all(mailbox, zombie)
+    await world.claim_one(mailbox, "w2")
+    zombie.deadline_s += 60  # its clock stood still
+    with contextlib.suppress(Fenced):
+        await mailbox.append(zombie, records=[note("from the grave")])
+    history = (await mailbox.load(zombie.conversation)).history
+    assert not [record for record in history if record.type == "reply"]
+
+
+async def a_fence_is_never_given_twice(world: World) -> None:
+    """Redis loses its tail, the fence's counter with it: the next token is another one all the same."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    before = await world.keys()
+    first = await world.claim_one(mailbox)
+    await world.restore(before)
+    second = await world.claim_one(mailbox)
+    assert first.token != second.token
+
+
+async def nobody_writes_on_top_of_a_hole(world: World) -> None:
+    """Redis loses the holder's last write: what builds on it is refused."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    before = await world.keys()
+    await mailbox.append(claim, records=[note("question")])
+    await world.restore(before)
+    with contextlib.suppress(Behind):
+        await mailbox.append(claim, records=[note("answer to what is not there")])
+    history = (await mailbox.load(claim.conversation)).history
+    assert [record.data.get("text") for record in history if record.type == "reply"] == []
+
+
+async def a_repeated_write_counts_once(world: World) -> None:
+    """The answer was lost on the way; the same write again is in already, and is told so."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    arguments = (claim.conversation, claim.token, claim.rev, "one write", "", 0, 1, 0, note("once").dump())
+    answers = [await mailbox.store.run(script("append"), claim.root, mailbox._settings, *arguments) for _ in range(2)]
+    assert answers == [b"OK", b"DONE"]
+    assert len((await mailbox.load(claim.conversation)).history) == 1
+
+
+async def settle_sees_who_came_last(world: World) -> None:
+    """A message that came after the holder's last look does not stay behind."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "one")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    await mailbox.append(claim, turn="close")
+    await world.say(mailbox, "two")
+    assert await mailbox.settle(claim, "w1", 0) is not None
+    again = await world.claim_one(mailbox)
+    assert len((await mailbox.load(again.conversation)).inbox) == 1
+
+
+async def settle_gives_the_next_in_the_same_script(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "one", key("a"))
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    await mailbox.append(claim, turn="close")
+    await world.say(mailbox, "two", key("b"))
+    claimed = await mailbox.settle(claim, "w1", 1)
+    assert claimed is not None
+    assert [grant.conversation for grant in claimed.grants] == [key("b").id]
+
+
+async def park_sees_a_press(world: World) -> None:
+    """Control overtakes: who wants to wait while it holds something stays."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "one")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    seq = (await mailbox.load(claim.conversation)).seq
+    await world.say(mailbox, "/stop", control=True)
+    assert await mailbox.park(claim, 60_000, seq + 1, "w1", 0) is None
+
+
+async def park_sees_a_newcomer(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "one")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    seq = (await mailbox.load(claim.conversation)).seq
+    await world.say(mailbox, "two")
+    assert await mailbox.park(claim, 60_000, seq, "w1", 0) is None
+
+
+async def a_parked_turn_comes_back(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "one")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    assert await mailbox.park(claim, 50, 9, "w1", 0) is not None
+    again = await world.claim_one(mailbox, "w2")
+    assert again.conversation == claim.conversation
+    assert again.tries == 0, "to wait is not to die"
+
+
+async def a_refused_message_is_no_duplicate_later(world: World) -> None:
+    """`FULL` writes nothing: the platform's next try is new."""
+    mailbox = await world.mailbox()
+    for text in ("1", "2", "3"):
+        await world.say(mailbox, text)
+    assert (await world.say(mailbox, "4")).state == "full"
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    assert (await world.say(mailbox, "4")).state == "new"
+
+
+async def a_known_message_does_nothing(world: World) -> None:
+    mailbox, other = await world.mailbox(), await world.mailbox()
+    answers = await asyncio.gather(*(world.say(one, "hello") for one in (mailbox, other) for _ in range(10)))
+    assert sorted(answer.state for answer in answers) == ["known"] * 19 + ["new"]
+    claim = await world.claim_one(mailbox)
+    assert len((await mailbox.load(claim.conversation)).inbox) == 1
+
+
+async def a_bell_that_nobody_answers_is_rung_again(world: World) -> None:
+    """The gateway died before the ring, or RQ lost its list."""
+    mailbox = await world.mailbox()
+    assert (await world.say(mailbox, "1", key("a"))).ring
+    assert not (await world.say(mailbox, "2", key("a"))).ring
+
+    async def rings() -> bool:
+        return (await world.say(mailbox, f"x{now_ms()}", key(f"x{now_ms()}"))).ring
+
+    await until(rings)
+
+
+async def whoever_comes_after_an_answered_bell_rings(world: World) -> None:
+    mailbox = await world.mailbox()
+    assert (await world.say(mailbox, "1", key("a"))).ring
+    await mailbox.claim(0, "w1", 1, by_bell=True)
+    assert (await world.say(mailbox, "2", key("b"))).ring
+
+
+async def a_claim_rings_for_the_rest(world: World) -> None:
+    mailbox = await world.mailbox()
+    for thread in ("a", "b"):
+        await world.say(mailbox, "hello", key(thread))
+    claimed = await mailbox.claim(0, "w1", 1, by_bell=True)
+    assert len(claimed.grants) == 1
+    assert claimed.ring
+
+
+async def a_quiet_channel_is_served_second(world: World) -> None:
+    mailbox = await world.mailbox()
+    for number in range(20):
+        await world.say(mailbox, f"{number}", key(f"t{number}", "loud"))
+    await world.say(mailbox, "please", key("t", "quiet"))
+    claimed = await mailbox.claim(0, "w1", 3)
+    assert key("t", "quiet").id in [grant.conversation for grant in claimed.grants[:2]]
+
+
+async def handing_over_is_no_try(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    assert await mailbox.hand_over(claim) in {True, False}
+    again = await world.claim_one(mailbox, "w2")
+    assert again.tries == 0
+
+
+async def a_finished_step_clears_the_tries(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    first = await world.claim_one(mailbox)
+    await world.take_all(mailbox, first)
+    second = await world.claim_one(mailbox, "w2")
+    await mailbox.append(second, records=[note("a step")], finished_step=True)
+    third = await world.claim_one(mailbox, "w3")
+    assert (second.tries, third.tries) == (1, 1)
+
+
+async def renewing_keeps_a_claim(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    for _ in range(6):
+        await asyncio.sleep(world.settings.lease_s / 3)
+        await mailbox.renew([claim])
+        assert not (await mailbox.claim(0, "w2", 1)).grants
+    claim.check()
+    await world.say(mailbox, "again")
+    await mailbox.renew([claim])
+    assert claim.news.is_set()
+
+
+async def a_lost_claim_is_told_at_renewal(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await world.claim_one(mailbox, "w2")
+    await mailbox.renew([claim])
+    with pytest.raises(Fenced):
+        claim.check()
+
+
+async def a_sent_row_is_not_sent_again(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await mailbox.append(claim, rows=[row()])
+    assert await mailbox.mark(claim, row(), "sending")
+    assert await mailbox.mark(claim, row(), "sent", {"message_id": "m", "ref": {}})
+    assert not await mailbox.mark(claim, row(), "sending")
+    assert (await mailbox.load(claim.conversation)).rows[0].state == "sent"
+
+
+async def the_dead_are_buried_with_a_notice(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "poison")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    await mailbox.bury(claim, "turn", "died", records=[Record("failed", now_ms(), {"reason": "died"})], rows=[row()])
+    stored = await mailbox.load(claim.conversation)
+    assert stored.turn is None
+    assert [one.state for one in stored.rows] == ["pending"]
+    letters: Any = await mailbox.store.redis.xrange(f"{claim.root}:dead")
+    assert [letter[1][b"conversation"] for letter in letters] == [claim.conversation.encode()]
+    assert b"poison" not in repr(letters).encode(), "a dead letter names its conversation and holds nothing of it"
+
+
+async def quiet_time_gathers_and_a_command_does_not_wait(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "one", delay_ms=10_000)
+    assert not (await mailbox.claim(0, "w1", 1)).grants
+    await world.say(mailbox, "two", delay_ms=10_000)
+    assert not (await mailbox.claim(0, "w1", 1)).grants
+    await world.say(mailbox, "/stop", control=True)
+    claim = await world.claim_one(mailbox)
+    assert len((await mailbox.load(claim.conversation)).inbox) == 2
+
+
+async def events_that_wait_together_are_in_platform_order(world: World) -> None:
+    mailbox = await world.mailbox()
+    where = key()
+    for text, back_ms in (("second", 0), ("first", 400)):
+        said = {"at_ms": now_ms() - back_ms, "dedupe_keys": (text,)}
+        await mailbox.accept(where, f'{{"text":"{text}"}}', **said)  # type: ignore[arg-type]
+    claim = await world.claim_one(mailbox)
+    assert [member[13:] for member in (await mailbox.load(claim.conversation)).inbox] == [
+        b'{"text":"first"}',
+        b'{"text":"second"}',
+    ]
+
+
+SCENARIOS = {
+    play.__name__: play
+    for play in list(globals().values())
+    if callable(play) and getattr(play, "__module__", "") == __name__ and asyncio.iscoroutinefunction(play)
+}
+__all__ = ["SCENARIOS", "Mailbox"]

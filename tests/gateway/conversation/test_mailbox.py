@@ -1,0 +1,157 @@
+"""The mailbox on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from config.settings import MailboxSettings
+from gateway.conversation.key import ConversationKey, of_parts
+from gateway.conversation.mailbox import Cold, Mailbox, WrongPartitions
+from gateway.store import Layout, Store
+from tests.gateway.conversation.scenarios import SCENARIOS
+from tests.gateway.conversation.world import QUICK, World, key, until
+
+
+@pytest.fixture
+async def world(redis_url: str, layout: Layout) -> AsyncIterator[World]:
+    made = World(redis_url, layout)
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize("play", SCENARIOS)
+async def test_scenario(play: str, world: World) -> None:
+    await SCENARIOS[play](world)
+    await world.check()
+
+
+async def test_an_empty_redis_takes_and_gives_nothing_until_somebody_adopts_it(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    await world.restore({})
+    assert not await mailbox.is_warm()
+    assert (await world.say(mailbox, "again")).state == "cold"
+    with pytest.raises(Cold):
+        await mailbox.claim(0, "w1", 1)
+    newcomer = await world.mailbox()  # a process that starts now begins a new epoch; the others still don't trust it
+    assert newcomer.epoch != mailbox.epoch
+    assert not await mailbox.is_warm()
+    await newcomer.adopt()
+    assert await mailbox.is_warm()
+    assert (await world.say(mailbox, "again")).state == "new"
+
+
+async def test_the_first_process_on_an_empty_redis_says_so(store: Store) -> None:
+    mailbox = Mailbox(store, QUICK)
+    assert await mailbox.open()
+    assert not await mailbox.open()
+
+
+async def test_another_number_of_partitions_is_refused(redis_url: str, layout: Layout) -> None:
+    one, two = World(redis_url, layout), World(redis_url, Layout(layout.prefix, 2))
+    await one.mailbox()
+    with pytest.raises(WrongPartitions, match=r"redis\.partitions is 2.* started with 1"):
+        await two.mailbox()
+    await one.close()
+    await two.close()
+
+
+def test_every_conversation_is_in_one_partition() -> None:
+    layout = Layout("x", 7)
+    found = {layout.partition(key(f"t{number}").id) for number in range(200)}
+    assert found == set(range(7))
+
+
+async def test_a_channel_under_a_cap_gets_no_more_places_than_that(redis_url: str, layout: Layout) -> None:
+    world = World(redis_url, layout, QUICK.model_copy(update={"places_per_channel": 2}))
+    mailbox = await world.mailbox()
+    for number in range(4):
+        await world.say(mailbox, "hello", key(f"t{number}"))
+    await world.say(mailbox, "hello", key("t", "other room"))
+    claimed = await mailbox.claim(0, "w1", 10)
+    assert len(claimed.grants) == 3
+    assert not (await mailbox.claim(0, "w2", 10)).grants
+    first = next(grant for grant in claimed.grants if grant.conversation != key("t", "other room").id)
+    await world.take_all(mailbox, first)
+    await mailbox.append(first, turn="close")
+    settled = await mailbox.settle(first, "w1", 10)
+    assert settled is not None
+    assert len(settled.grants) == 1
+    await world.check()
+    await world.close()
+
+
+async def test_idle_conversations_expire_whole_and_busy_ones_never(redis_url: str, layout: Layout) -> None:
+    world = World(redis_url, layout, MailboxSettings(lease_s=0.15, send_timeout_s=0.05, retention_s=60))
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    names = [layout.key(key().id, what) for what in ("", "history")]
+    redis = mailbox.store.redis
+    assert [await redis.ttl(name) for name in names[:1]] == [-1]
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    await mailbox.append(claim, turn="close")
+    await mailbox.settle(claim, "w1", 0)
+    assert all(0 < left <= 60 for left in [await redis.ttl(name) for name in names])
+    await world.say(mailbox, "again")
+    assert [await redis.ttl(name) for name in names] == [-1, -1]
+    await world.close()
+
+
+async def test_what_is_remembered_of_messages_ends_with_dedupe_s(redis_url: str, layout: Layout) -> None:
+    world = World(redis_url, layout, QUICK.model_copy(update={"dedupe_s": 1}))
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    assert (await world.say(mailbox, "hello")).state == "known"
+
+    async def is_new() -> bool:
+        return (await world.say(mailbox, "hello")).state == "new"
+
+    await until(is_new)
+    await world.close()
+
+
+async def test_many_waiting_conversations_shed_newcomers(redis_url: str, layout: Layout) -> None:
+    world = World(redis_url, layout, QUICK.model_copy(update={"waiting_max": 2}))
+    mailbox = await world.mailbox()
+    states = [(await world.say(mailbox, "hello", key(f"t{number}"))).state for number in range(3)]
+    assert states == ["new", "new", "full"]
+    await world.close()
+
+
+async def test_no_key_holds_words_of_two_conversations(world: World) -> None:
+    mailbox = await world.mailbox()
+    for thread in ("a", "b"):
+        await world.say(mailbox, f"secret-{thread}", key(thread))
+        claim = await world.claim_one(mailbox)
+        await world.take_all(mailbox, claim)
+        await mailbox.bury(claim, "turn", "died", records=[], rows=[])
+    for name, dumped in (await world.keys()).items():
+        holds = [thread for thread in ("a", "b") if f"secret-{thread}".encode() in dumped]
+        assert len(holds) <= 1
+        assert not holds or key(holds[0]).id.encode() in name
+
+
+def test_no_two_keys_share_an_id() -> None:
+    pairs: list[tuple[ConversationKey, ConversationKey]] = [
+        (ConversationKey("web", "x:1", "2"), ConversationKey("web", "x", "1:2")),
+        (ConversationKey("web", "", None, "u1"), ConversationKey("web", "", None, "u2")),
+        (ConversationKey("a", "bc"), ConversationKey("ab", "c")),
+        (ConversationKey("s", "c", None), ConversationKey("s", "c", "")),
+        (ConversationKey("s", "c", "t", None), ConversationKey("s", "c", None, "t")),
+        (ConversationKey("s", "A"), ConversationKey("s", "a")),
+        (ConversationKey("s", "c", "-"), ConversationKey("s", "c")),
+    ]
+    for one, other in pairs:
+        assert one.id != other.id
+        assert of_parts(one.parts()) == one
+
+
+@pytest.mark.parametrize(
+    "parts", [("", "c"), ("s", ""), ("s", "c\nd"), ("s", "x" * 1_025), ("s", "c", "\x00")], ids=repr
+)
+def test_what_is_no_key_is_refused(parts: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=r"key|needs"):
+        ConversationKey(*parts)
