@@ -22,6 +22,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from config.settings import WebFetchSettings
+from gateway.logs import log
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -54,7 +55,7 @@ REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 URL_MAX_CHARACTERS: Final = 8_192
 PIECE_BYTES: Final = 65_536
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class NotFetched(Exception):
@@ -199,7 +200,13 @@ class Fetcher:
             raise NotFetched(f"there is no host {url.host}") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if closed:
-                log.warning("refused to fetch from %s: it leads to %s", url.host, closed)
+                log(
+                    _logger,
+                    "fetch refused",
+                    level=logging.WARNING,
+                    host=url.host,
+                    leads_to=[str(one) for one in closed],
+                )
                 raise NotFetched(f"{url.host} is not on the public internet, and only that is fetched") from None
             raise NotFetched(_reason(url, error)) from None
 

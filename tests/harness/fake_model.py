@@ -102,7 +102,10 @@ def obedient(asked: Asked) -> Reply:
 
 
 class FakeModel:
-    """The server. `asked` has every request in the order of arrival, refused ones too."""
+    """The server. `asked` has every request in the order of arrival, refused ones too.
+
+    `keeps`: no, if a long run would fill the memory; the ledger still has all.
+    """
 
     def __init__(
         self,
@@ -113,6 +116,7 @@ class FakeModel:
         counts_tokens: bool = True,
         ledger: Path | None = None,
         port: int = 0,
+        keeps: bool = True,
     ) -> None:
         self.asked: list[Asked] = []
         self.in_flight = 0
@@ -122,6 +126,7 @@ class FakeModel:
         self._alternate = alternate
         self._counts_tokens = counts_tokens
         self._ledger_path = ledger
+        self._keeps = keeps
         self._ledger: TextIO | None = None
         self._port = port
         self._numbers = itertools.count(1)
@@ -186,7 +191,8 @@ class FakeModel:
             status = 400 if refused else 200
         peer = request.transport.get_extra_info("peername") if request.transport else ("", 0)
         asked = Asked(request.path, body, dict(request.headers), time.time(), status, refused, peer)
-        self.asked.append(asked)
+        if self._keeps:
+            self.asked.append(asked)
         if self._ledger:
             self._ledger.write(asked.ledger_line() + "\n")
             self._ledger.flush()
@@ -279,7 +285,7 @@ def _error(status: int, kind: str, message: str, headers: Mapping[str, str] | No
 
 
 async def _serve(port: int, ledger: Path | None, script: Script, key: str) -> None:
-    async with FakeModel(script, key=key, ledger=ledger, port=port) as model:
+    async with FakeModel(script, key=key, ledger=ledger, port=port, keeps=False) as model:
         print(model.url, flush=True)  # noqa: T201  # for whoever started it with port 0
         await asyncio.Event().wait()
 

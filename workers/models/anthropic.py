@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import math
+import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager, suppress
@@ -30,6 +31,7 @@ from anthropic import (
 )
 
 from config.settings import ModelSettings
+from gateway.logs import log
 from workers.answers import Growing
 from workers.models import Answer, ModelError, Request, StopReason, TextDelta, Usage
 
@@ -61,7 +63,7 @@ BY_STATUS: Final = {
     429: ("rate_limited", True),
 }
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 def open_model(settings: ModelSettings) -> AnthropicModel:
@@ -139,6 +141,8 @@ class AnthropicModel:
                 # The key goes where the settings say and nowhere else: no redirects, no proxies from the environment.
                 follow_redirects=False,
                 trust_env=False,
+                # The system's certificates, as for all other connections of ours: a company may have its own.
+                verify=ssl.create_default_context(),
                 # 0: no limit of its own, the worker's places are the limit.
                 limits=httpx2.Limits(max_connections=0, keepalive_expiry=30.0),
             ),
@@ -280,7 +284,7 @@ async def _read_out(events: AsyncIterator[Any]) -> None:
 def _answer(growing: Growing) -> Answer:
     stop_reason = growing.stop_reason
     if stop_reason not in get_args(StopReason):
-        log.warning("stop reason %r of the model is not known; taken for end_turn", stop_reason)
+        log(_logger, "unknown stop reason, taken for end_turn", level=logging.WARNING, stop_reason=stop_reason)
         stop_reason = "end_turn"
     content, bad_inputs = growing.content()
     return Answer(content, cast(StopReason, stop_reason), _usage(growing.usage), growing.model, bad_inputs)
