@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import hashlib
+import heapq
 import logging
 import re
 import time
@@ -114,11 +115,19 @@ class Catalogue:
         if not self._by_key:
             return "There are no skills in this channel."
 
+        pairs = _pairs(wanted)
+        likely = heapq.nsmallest(20, self._by_key, key=lambda key: (-len(pairs & _pairs(key)), key))
+
         def likeness(key: str) -> float:
             return max(difflib.SequenceMatcher(None, wanted, one).ratio() for one in (key, key.rpartition("/")[2]))
 
-        nearest = sorted(self._by_key, key=lambda key: (-likeness(key), key))[:3]
+        nearest = sorted(likely, key=lambda key: (-likeness(key), key))[:3]
         return f"The closest ids are: {', '.join(self._by_key[key].id for key in nearest)}."
+
+
+def _pairs(text: str) -> set[str]:
+    """Neighbouring characters: enough to tell which of thousands of ids are worth a closer look."""
+    return {text[at : at + 2] for at in range(len(text) - 1)}
 
 
 def roots(settings: SkillsSettings) -> tuple[Root, ...]:
