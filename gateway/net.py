@@ -55,7 +55,7 @@ REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 URL_MAX_CHARACTERS: Final = 8_192
 PIECE_BYTES: Final = 65_536
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class NotFetched(Exception):
@@ -201,7 +201,7 @@ class Fetcher:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if closed:
                 log(
-                    _logger,
+                    logger,
                     "fetch refused",
                     level=logging.WARNING,
                     host=url.host,

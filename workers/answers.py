@@ -59,16 +59,15 @@ class Growing:
         return blocks, bad_inputs
 
     def _grow(self, index: int, delta: dict[str, Any]) -> str:
-        kind = delta["type"]
+        kind, block = delta["type"], self._blocks[index]
         if kind in LISTED:
             field = LISTED[kind]
             piece: str = delta[field]
             self._pieces.setdefault((index, field), []).append(piece)
             return mended(piece) if kind == "text_delta" else ""
         if kind == "signature_delta":
-            self._blocks[index]["signature"] = delta["signature"]
+            block["signature"] = delta["signature"]
         elif kind == "citations_delta":
-            block = self._blocks[index]
             block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
         return ""
 

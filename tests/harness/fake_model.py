@@ -234,6 +234,12 @@ class FakeModel:
             if request.transport:
                 request.transport.abort()
             return response
+        if reply.piece_bytes is not None:
+            wire = self._fresh_ids(reply.whole)
+            for start in range(0, len(wire), reply.piece_bytes):
+                await response.write(wire[start : start + reply.piece_bytes])
+                await asyncio.sleep(0)
+            return response
         last = reply.end_after_events if reply.stall_after_events is None else reply.stall_after_events
         for event in reply.events[:last]:
             await response.write(self._fresh_ids(event))

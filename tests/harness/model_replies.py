@@ -43,6 +43,8 @@ class Reply:
     """The stream ends there, politely."""
     stall_after_events: int | None = None
     """Nothing more comes after these events; the connection stays open."""
+    piece_bytes: int | None = None
+    """Written in pieces of this size, wherever the events and characters end."""
     raw: bytes | None = None
     """Sent in place of the events, as `content_type`."""
     content_type: str = "text/event-stream"
@@ -58,7 +60,7 @@ class Reply:
 
     @property
     def is_instant(self) -> bool:
-        return not (self.before_s or self.between_s or self.hold) and (
+        return not (self.before_s or self.between_s or self.hold or self.piece_bytes) and (
             self.cut_after_bytes is None and self.end_after_events is None and self.stall_after_events is None
         )
 

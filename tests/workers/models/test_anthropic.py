@@ -75,6 +75,15 @@ async def test_every_kind_of_block_comes_back_as_it_was_given() -> None:
     assert answer.bad_inputs == {}
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 61])
+async def test_it_does_not_matter_where_the_network_cuts(size: int) -> None:
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": "Grüße, 早上好 👋\r\n\n end"},
+        {"type": "tool_use", "id": "toolu_a", "name": "look", "input": {"where": "ü\u2028\x85"}},
+    ]
+    assert (await answer_of(Reply(blocks, deltas=3, piece_bytes=size))).content == blocks
+
+
 async def test_citations_are_gathered_in_their_block() -> None:
     cited = [{"type": "char_location", "cited_text": "a"}, {"type": "char_location", "cited_text": "b"}]
     events: list[dict[str, Any]] = [
@@ -260,11 +269,26 @@ async def test_a_stream_may_take_longer_than_the_silence_it_may_keep() -> None:
         Reply(raw=b"event: message_start\ndata: [1]\n\n"),
         Reply(raw=b'event: message_start\ndata: {"no": "type"}\n\n'),
         Reply(raw=b'event: x\ndata: {"type": "content_block_delta"}\n\n'),
+        Reply(
+            raw=b'event: x\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}\n\n'
+        ),
         Reply(raw=b"event: x\ndata: \xff\xfe\n\n"),
         Reply(raw=b"event: x\ndata: " + b"[" * 100_000 + b"\n\n"),
         Reply(raw=b""),
     ],
-    ids=["reset", "no end", "nothing", "cut event", "list", "no type", "no delta", "no text", "deep", "empty"],
+    ids=[
+        "reset",
+        "no end",
+        "nothing",
+        "cut event",
+        "list",
+        "no type",
+        "no delta",
+        "no block",
+        "no text",
+        "deep",
+        "empty",
+    ],
 )
 async def test_a_stream_that_is_cut_or_garbled_gives_no_answer_and_may_be_tried_again(fault: Reply) -> None:
     error = await error_of(fault)
