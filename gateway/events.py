@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.conversation.key import ConversationKey, of_parts
@@ -76,7 +76,9 @@ class Event:
 
     def dump(self) -> str:
         """JSON, one line; `load` gives the same event back."""
-        return json.dumps({"v": 1, **asdict(self), "conversation": self.conversation.parts()}, ensure_ascii=False)
+        # Not `asdict`: it copies everything that it walks over, which costs more than the writing.
+        fields = {**_fields(self), "conversation": self.conversation.parts()}
+        return json.dumps({"v": 1, **fields}, ensure_ascii=False, default=_fields)
 
     @classmethod
     def load(cls, text: str | bytes) -> Event:
@@ -94,3 +96,7 @@ class Event:
         if known.get("reply_handle"):
             known["reply_handle"] = ReplyHandle(**known["reply_handle"])
         return cls(**known)
+
+
+def _fields(one: Any) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in one.__dataclass_fields__}

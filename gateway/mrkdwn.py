@@ -19,7 +19,8 @@ ZERO_WIDTH: Final = "\u200b"
 
 _INCOMING: Final = re.compile(r"<([^<>\n]*)>|&(amp|lt|gt);")
 _ENTITIES: Final = {"amp": "&", "lt": "<", "gt": ">"}
-_AFTER_MENTION: Final = " \t\n:,;，：；、–—"
+_FIRST_MENTION: Final = re.compile(r"\s*<@([^<>|]*)(?:\|[^<>]*)?>[\s:,;，：；、–—]*")
+_LAST_MENTION: Final = re.compile(r"<@([^<>|]*)(?:\|[^<>]*)?>[\s.!?。！？]*")
 
 
 def read(text: str, own: Collection[str] = (), names: Mapping[str, str] | None = None) -> str:
@@ -45,10 +46,11 @@ def mentions(text: str, ids: Collection[str]) -> bool:
 def _without_own(text: str, own: Collection[str]) -> str:
     if not own or "<@" not in text:
         return text
-    ours = "|".join(map(re.escape, own))
-    mention = rf"<@(?:{ours})(?:\|[^<>]*)?>"
-    text = re.sub(rf"\A\s*(?:{mention}[{re.escape(_AFTER_MENTION)}]*)+", "", text)
-    return re.sub(rf"(?:\s*{mention})+[\s.!?。！？]*\Z", "", text)
+    while (first := _FIRST_MENTION.match(text)) and first[1] in own:
+        text = text[first.end() :]
+    while (at := text.rfind("<@")) >= 0 and (last := _LAST_MENTION.fullmatch(text, at)) and last[1] in own:
+        text = text[:at]
+    return text
 
 
 def _token(inner: str, names: Mapping[str, str]) -> str:
