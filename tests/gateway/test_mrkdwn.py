@@ -16,10 +16,14 @@ ZW = mrkdwn.ZERO_WIDTH
     ("incoming", "read"),
     [
         (
-            "alert when load &gt; 5 &amp;&amp; disk &lt; 10, see <https://example.com/?a=1&amp;b=2|the page> "
-            "<#C0CHAN1|ops> cc <@U0USER2> &amp;lt;b&amp;gt; &copy;",
-            "alert when load > 5 && disk < 10, see the page (https://example.com/?a=1&b=2) "
-            "#ops cc @Ann &lt;b&gt; &copy;",
+            (
+                "alert when load &gt; 5 &amp;&amp; disk &lt; 10, see <https://example.com/?a=1&amp;b=2|the page> "
+                "<#C0CHAN1|ops> cc <@U0USER2> &amp;lt;b&amp;gt; &copy;"
+            ),
+            (
+                "alert when load > 5 && disk < 10, see the page (https://example.com/?a=1&b=2) "
+                "#ops cc @Ann &lt;b&gt; &copy;"
+            ),
         ),
         ("<!here> <!channel|channel> <!subteam^S1|@devs> <!date^1^{date}|today>", "@here @channel @devs today"),
         (
