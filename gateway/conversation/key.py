@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
-import unicodedata
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 PART_MAX_BYTES = 1_024
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class ConversationKey:
             if part is not None and len(part.encode("utf-8")) > PART_MAX_BYTES:
                 msg = f"a part of a conversation's key is longer than {PART_MAX_BYTES} bytes"
                 raise ValueError(msg)
-            if part is not None and any(unicodedata.category(character) == "Cc" for character in part):
+            if part is not None and _CONTROL.search(part):
                 msg = "a part of a conversation's key holds a control character"
                 raise ValueError(msg)
 
@@ -53,6 +55,7 @@ def of_parts(parts: Sequence[str | None]) -> ConversationKey:
     return ConversationKey(connection or "", channel or "", thread, user)
 
 
+@functools.lru_cache(maxsize=4_096)  # each event asks several times, and a conversation has many events
 def _digest(*parts: str | None) -> str:
     hashed = hashlib.sha256()
     for part in parts:
