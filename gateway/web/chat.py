@@ -324,7 +324,8 @@ def _refusal(request: web.Request, status: int, text: str) -> web.Response:
     headers = {"Connection": "close"} if status in {408, 413} else {}
     if request.path.startswith("/chat/api/"):
         return web.json_response({"error": text}, status=status, headers=headers, dumps=_dumps)
-    page = _filled(_template("refused.html"), {"language": _language(request), "error": text})
+    language = _language(request)
+    page = _filled(_template("refused.html"), {**phrases(language), "language": language, "error": text})
     return web.Response(text=page, status=status, content_type="text/html", headers=headers)
 
 

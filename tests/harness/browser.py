@@ -174,17 +174,19 @@ class Page:
         return answer["result"].get("value")
 
     async def until(self, expression: str, timeout_s: float = 10) -> Any:
-        """The value of an expression as soon as it is truthy."""
+        """The value of an expression as soon as it is truthy; true for a node. Between two documents it goes on."""
         deadline = time.monotonic() + timeout_s
-        while not (value := await self.evaluate(expression)):
+        while True:
+            with contextlib.suppress(AssertionError):
+                if value := await self.evaluate(f"((v) => v instanceof Node || v)({expression})"):
+                    return value
             if time.monotonic() > deadline:
                 shown = await self.evaluate("document.body.innerText")
                 raise AssertionError(f"never came: {expression}\nshown: {shown}\nerrors: {self.errors}")
             await asyncio.sleep(0.02)
-        return value
 
     async def until_shown(self, text: str, timeout_s: float = 10) -> None:
-        await self.until(f"document.body.innerText.includes({json.dumps(text)})", timeout_s)
+        await self.until(f"document.querySelector('main').innerText.includes({json.dumps(text)})", timeout_s)
 
     async def texts(self, selector: str) -> list[str]:
         found = await self.evaluate(f"[...document.querySelectorAll({json.dumps(selector)})].map(n => n.innerText)")
@@ -220,6 +222,8 @@ class Page:
             deviceScaleFactor=1,
             mobile=width < 600,
         )
+        # A press before the new size is painted would land where things stood before.
+        await self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     async def prefer(
         self, *, scheme: Literal["light", "dark"] = "light", motion: Literal["reduce", "no-preference"] = "reduce"

@@ -11,6 +11,7 @@ const $ = (id) => document.getElementById(id);
 const narrow = matchMedia("(max-width: 52rem)");
 
 let open = null;
+let stays = true; // at the latest message, also when the window or a text grows
 const view = new View($("messages"), { words, rehearsal: page.rehearsal, again: (id) => open.again(id) });
 
 // ---- a conversation ----
@@ -29,7 +30,6 @@ function enter(id) {
 }
 
 function changed() {
-  const stays = isAtLatest();
   view.show(open);
   const isEmpty = open.loaded && !open.items.length && !open.pending.length && !open.replies.length;
   $("welcome").hidden = !isEmpty;
@@ -52,6 +52,7 @@ function isAtLatest() {
 }
 
 function toLatest() {
+  stays = true;
   $("scroll").scrollTop = $("scroll").scrollHeight;
 }
 
@@ -59,7 +60,18 @@ function tellLatest() {
   $("latest").hidden = isAtLatest();
 }
 
-$("scroll").addEventListener("scroll", tellLatest, { passive: true });
+$("scroll").addEventListener(
+  "scroll",
+  () => {
+    stays = isAtLatest();
+    tellLatest();
+  },
+  { passive: true },
+);
+new ResizeObserver(() => {
+  if (stays) toLatest();
+  tellLatest();
+}).observe($("scroll"));
 $("latest").addEventListener("click", () => {
   toLatest();
   $("message").focus();

@@ -184,10 +184,12 @@ function code(block, words) {
 function list(block, words, depth) {
   const made = node(block.ordered ? "ol" : "ul");
   if (block.ordered && block.start !== 1) made.start = block.start;
-  for (const lines of block.items) {
+  const items = block.items.map(split);
+  const isLoose = block.loose || items.some((parts) => parts.filter((part) => part.kind === "paragraph").length > 1);
+  for (const parts of items) {
     const item = node("li");
-    for (const part of split(lines)) {
-      if (part.kind === "paragraph" && !block.loose) inline(item, part.text, words);
+    for (const part of parts) {
+      if (part.kind === "paragraph" && !isLoose) inline(item, part.text, words);
       else item.append(build(part, words, depth + 1));
     }
     made.append(item);
@@ -318,7 +320,7 @@ function bracket(text, at, isImage, endless, words, depth) {
     else if (text[end] === "]" && (open -= 1) === 0) break;
   }
   if (text[end] !== "]" || open || text[end + 1] !== "(") return null;
-  const found = /^\(\s*<?([^\s<>]*?)>?(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/.exec(address(text.slice(end + 1, end + 2100)));
+  const found = /^\(\s*<?([^\s<>]*?)>?(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)$/.exec(address(text.slice(end + 1, end + 2100)));
   if (!found) return null;
   const shown = text.slice(at + 1, end);
   const after = end + 1 + found[0].length;

@@ -110,8 +110,11 @@ function arranged({ items, earlier, live, replies, pending, running }) {
   fresh?.forEach((line, at) => entries.push(step(line.kind, line, `live step ${at}`)));
   if (live?.text) entries.push({ kind: "reply", key: "live", text: live.text, notice: false, live: true });
   for (const one of replies) entries.push(reply(one, `came ${one.key}`));
-  if (running && !live?.text) entries.push({ kind: "working", key: "working" });
-  for (const item of items) if (item.waiting) entries.push(person(item));
+  const working = running && !live?.text ? [{ kind: "working", key: "working" }] : [];
+  const waiting = items.filter((item) => item.waiting);
+  const isFree = turn === taken.length && !live; // nothing is ahead of the first that waits
+  if (isFree && waiting.length) entries.push(person({ ...waiting.shift(), waiting: false }));
+  entries.push(...working, ...waiting.map(person));
   for (const message of pending) entries.push(person(message));
   return entries;
 }

@@ -1,0 +1,132 @@
+from typing import Any
+
+from gateway.conversation.records import Record
+from gateway.events import Actor, Event
+from gateway.platforms.webchat import conversation_key
+from gateway.web.transcript import Transcript, transcript
+
+
+def event(text: str, number: str = "m1") -> Event:
+    return Event(
+        kind="message",
+        conversation=conversation_key("c1", "0" * 32),
+        actor=Actor("0" * 32),
+        dedupe_keys=(f"message:{number}",),
+        at_ms=5,
+        message_id=number,
+        text=text,
+    )
+
+
+def taken(text: str, number: str = "m1") -> dict[str, Any]:
+    import json  # noqa: PLC0415 - the record holds the event as an object
+
+    return {"type": "event", "event": json.loads(event(text, number).dump()), "turn": "t"}
+
+
+def of(*records: dict[str, Any], first: int = 0, inbox: tuple[Event, ...] = ()) -> Transcript:
+    lines = [Record(record["type"], 7, {k: v for k, v in record.items() if k != "type"}).dump() for record in records]
+    waiting = [f"{at:012}:{one.dump()}".encode() for at, one in enumerate(inbox)]
+    return transcript([line.encode() for line in lines], first, waiting)
+
+
+def brief(shown: Transcript) -> list[tuple[str, ...]]:
+    return [(item.kind, item.text or item.name, item.state) for item in shown.items]
+
+
+def tool(name: str, number: str = "1") -> dict[str, Any]:
+    return {"type": "tool_start", "step": 1, "id": number, "name": name, "effect": "read"}
+
+
+def result(name: str, number: str = "1", **more: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "step": 1, "id": number, "name": name, "text": "…", **more}
+
+
+def test_nothing_is_shown_of_nothing() -> None:
+    assert of() == Transcript((), running=False, earlier=False)
+
+
+def test_items_stand_in_their_order_with_a_place_that_stays() -> None:
+    shown = of(
+        taken("hello"),
+        {"type": "call", "step": 1},
+        {"type": "answer", "step": 1, "content": [], "model": "rehearsal"},
+        {"type": "reply", "text": "hi"},
+        taken("again", "m2"),
+    )
+    assert brief(shown) == [("person", "hello", ""), ("reply", "hi", ""), ("person", "again", "")]
+    assert [item.index for item in shown.items] == [0, 3, 4]
+    assert shown.items[1].model == "rehearsal"
+    assert shown.running
+
+
+def test_a_loaded_skill_is_one_line() -> None:
+    loaded = [tool("load_skill"), result("load_skill"), {"type": "skill", "id": "财务/导出报表", "text": "…"}]
+    assert brief(of(taken("x"), *loaded))[1:] == [("step", "财务/导出报表", "done")]
+
+
+def test_a_skill_that_did_not_come_is_a_failed_line() -> None:
+    failed = [tool("load_skill"), result("load_skill", shown="nope", error=True)]
+    [item] = of(taken("x"), *failed).items[1:]
+    assert (item.step, item.name, item.state) == ("skill", "nope", "failed")
+
+
+def test_results_belong_to_their_own_calls() -> None:
+    shown = of(taken("x"), tool("a", "1"), tool("b", "2"), result("b", "2", error=True))
+    assert brief(shown)[1:] == [("step", "a", "running"), ("step", "b", "failed")]
+
+
+def test_a_tool_that_was_refused_is_a_failed_line() -> None:
+    assert brief(of(taken("x"), result("web_fetch", error=True)))[1:] == [("step", "web_fetch", "failed")]
+
+
+def test_nothing_runs_any_more_after_the_reply() -> None:
+    shown = of(taken("x"), tool("a"), {"type": "reply", "text": "Stopped.", "notice": True})
+    assert brief(shown)[1] == ("step", "a", "failed")
+    assert not shown.running
+
+
+def test_a_closed_turn_without_a_reply_does_not_run() -> None:
+    assert not of(taken("x"), {"type": "failed", "reason": "dead"}).running
+
+
+def test_what_waits_is_shown_and_counts_as_running() -> None:
+    shown = of(taken("x"), {"type": "reply", "text": "y"}, inbox=(event("next", "m2"), event("and next", "m3")))
+    assert [(item.text, item.waiting) for item in shown.items[2:]] == [("next", True), ("and next", True)]
+    assert shown.running
+
+
+def test_stopping_is_told_by_its_notice_alone() -> None:
+    assert brief(of(taken("/stop"), {"type": "reply", "text": "Stopped.", "notice": True})) == [
+        ("reply", "Stopped.", "")
+    ]
+
+
+def test_notices_and_commands_are_said_by_no_model() -> None:
+    answer = {"type": "answer", "step": 1, "content": [], "model": "m"}
+    shown = of(
+        taken("x"),
+        answer,
+        {"type": "reply", "text": "a", "notice": True},
+        {"type": "reply", "text": "b", "command": True},
+        {"type": "reply", "text": "c"},
+    )
+    assert [item.model for item in shown.items[1:]] == ["", "", "m"]
+
+
+def test_records_of_later_versions_are_passed_over() -> None:
+    assert brief(of({"type": "later", "x": 1}, taken("x"))) == [("person", "x", "")]
+
+
+def test_earlier_history_is_mentioned() -> None:
+    shown = of(taken("x"), first=40)
+    assert shown.earlier
+    assert shown.items[0].index == 40
+
+
+def test_json_leaves_out_what_is_empty() -> None:
+    shown = of(taken("x"), {"type": "reply", "text": "y"}).dump()
+    assert shown["items"] == [
+        {"kind": "person", "index": 0, "at_ms": 5, "id": "m1", "text": "x"},
+        {"kind": "reply", "index": 1, "at_ms": 7, "text": "y"},
+    ]
