@@ -39,7 +39,10 @@ def log(
     **fields: object,
 ) -> None:
     """Log `event`, a few fixed words, with what varies in `fields`. `error` adds its traceback."""
-    logger.log(level, "%s", event, extra={"fields": fields}, exc_info=error, stacklevel=2)
+    if logger.isEnabledFor(level):
+        raised = (type(error), error, error.__traceback__) if error else None
+        # Made here, because `Logger.log` looks through the stack for the caller, whom no line shows.
+        logger.handle(logger.makeRecord(logger.name, level, "", 0, event, (), raised, extra={"fields": fields}))
 
 
 def start_logging(
@@ -78,7 +81,7 @@ class _Handler(logging.StreamHandler[IO[str]]):
         error = sys.exception()
         if not isinstance(error, OSError):  # with stderr gone there is nobody to tell
             self.stream.write(
-                f"a log line could not be written: {record.pathname}:{record.lineno}: {type(error).__name__}\n"
+                f"a log line could not be written: {record.name}, {record.pathname}:{record.lineno}: {type(error).__name__}\n"
             )
 
 
@@ -108,11 +111,23 @@ class _Form(logging.Formatter):
             told["fields"] = fields
         if record.exc_info and record.exc_info[0]:
             told["error"] = "".join(traceback.format_exception(*record.exc_info)).strip()
+        if line := self._as_it_is(told):
+            return line
         for limit in (LINE_MAX_BYTES, 4_096, 1_024, 256, 64):
             line = self._write(_ready(told, self._mask, limit))
             if len(line.encode()) <= LINE_MAX_BYTES:
                 return line
         return self._write(_ready({**told, "fields": "too many to show", "error": ""}, self._mask, 64))
+
+    def _as_it_is(self, told: Mapping[str, Any]) -> str | None:
+        """The line, if it needs no mask, no cut and no escape, as almost all do: then one look tells it of all parts."""
+        try:
+            line = self._write(told)
+        except (TypeError, ValueError):
+            return None
+        # A backslash says that something was escaped, and a secret might hide behind that.
+        is_plain = len(line) <= LINE_MAX_BYTES // 4 and "\\" not in line
+        return line if is_plain and self._mask(line) is line else None
 
 
 class _Mask:
@@ -151,9 +166,22 @@ def _ready(value: Any, mask: _Mask, limit: int) -> Any:
     return text if len(text) <= limit else f"{text[: limit // 4]} [...] {text[-(limit - limit // 4) :]}"
 
 
+def _plain(value: Any) -> Any:
+    """What JSON has no word for."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    return repr(value) if isinstance(value, bytes) else str(value)
+
+
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, default=_plain)
+_BARE: Final = re.compile(r'[^ "=]+')
+
+
 def _json_line(told: Mapping[str, Any]) -> str:
     # What is no printable character is escaped, line and paragraph separators included: one event stays one line.
-    return _escaped(json.dumps(told, ensure_ascii=False, default=str), json_form=True)
+    return _escaped(_JSON.encode(told), json_form=True)
 
 
 def _text_line(told: Mapping[str, Any]) -> str:
@@ -165,9 +193,7 @@ def _text_line(told: Mapping[str, Any]) -> str:
 
 
 def _word(value: Any) -> str:
-    if isinstance(value, str) and value and not any(mark in value for mark in ' "='):
-        return value
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return value if isinstance(value, str) and _BARE.fullmatch(value) else _JSON.encode(value)
 
 
 def _escaped(text: str, *, json_form: bool) -> str:

@@ -117,6 +117,18 @@ def test_secrets_are_masked_wherever_they_turn_up(start: Start) -> None:
         assert written.count("***") >= 7
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("secret", ['can"ary', "can\\ary", 'can\u00fc"ary', "can\nary", "can ary=1"])
+def test_a_secret_that_a_line_writes_in_another_way_is_masked(
+    start: Start, form: Literal["text", "json"], secret: str
+) -> None:
+    stream = start(form, secrets={secret})
+    log(logging.getLogger("gateway"), "short", one=secret, deep=[{"b": secret}], told=json.dumps(secret))
+    written = stream.getvalue()
+    assert "ary" not in written
+    assert written.count("***") == 3
+
+
 def test_a_password_in_any_address_is_masked(start: Start) -> None:
     stream = start()
     log(logging.getLogger("gateway"), "connecting", url="redis://me:hunter2@host:6379/0", plain="https://host:80/a@b")
