@@ -1,0 +1,139 @@
+"""`deskmate say`: a message to a running gateway, and its reply on stdout as it grows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import click
+
+from config.loading import Loaded
+from config.settings import Settings
+from gateway.cli import Stop, pass_loaded
+from gateway.platforms.webchat import CONVERSATION
+from gateway.web.client import Heard, NotReachable, Refused, Visit
+
+NO_REPLY: Final = 1
+UNREACHABLE: Final = 3
+
+STEPS: Final = {
+    ("skill", "done"): "loaded skill {}",
+    ("skill", "failed"): "could not load skill {}",
+    ("tool", "done"): "ran {}",
+    ("tool", "failed"): "{} failed",
+}
+
+
+@click.command()
+@click.argument("text")
+@click.option("--conversation", metavar="ID", help="Go on with this conversation. [default: a new one]")
+@click.option("--url", metavar="URL", help="The gateway's address. [default: as the settings have it, on this machine]")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), default=120, show_default=True)
+@pass_loaded
+def say(loaded: Loaded, text: str, conversation: str | None, url: str | None, timeout_s: float) -> None:
+    """Send TEXT (`-`: what stdin has) to a running gateway and print the reply as it grows.
+
+    Steps and the conversation's id go to stderr. The exit code is 0 only with a reply: 1 is a notice, a refusal or no
+    reply in time, 3 a gateway that can't be reached.
+    """
+    if text == "-":
+        text = sys.stdin.read()
+    conversation = secrets.token_hex(8) if conversation is None else conversation
+    if not CONVERSATION.fullmatch(conversation):
+        raise click.BadParameter("1 to 64 letters, digits, - and _ are allowed", param_hint="--conversation")
+    address = (url or own_address(loaded.settings)).rstrip("/")
+    click.echo(f"conversation: {conversation}", err=True)
+    try:
+        asyncio.run(_say(loaded.settings, address, conversation, text, timeout_s))
+    except NotReachable as why:
+        raise Stop(
+            f"The gateway at {address} can't be reached: {why}. Is `deskmate up` running?", UNREACHABLE
+        ) from None
+    except Refused as why:
+        raise Stop(f"The gateway refused it: {why}", NO_REPLY) from None
+    except TimeoutError:
+        raise Stop(f"No reply within {timeout_s:g} s. It may still come: see the conversation.", NO_REPLY) from None
+
+
+def own_address(settings: Settings) -> str:
+    """Where a gateway with these settings answers on this machine."""
+    host = settings.gateway.host
+    if host in {"0.0.0.0", "", "::"}:  # noqa: S104 - compared with, not bound to
+        host = "127.0.0.1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.gateway.port}"
+
+
+async def _say(settings: Settings, address: str, conversation: str, text: str, timeout_s: float) -> None:
+    kept = settings.data / "say.cookie"
+    async with asyncio.timeout(timeout_s), aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http:
+        visit = Visit(http, address, _read_cookies(kept, address))
+        try:
+            await visit.conversation(conversation)
+        except Refused as why:
+            if why.status != 401:
+                raise
+            await visit.log_in(_password(settings, address))
+            await visit.conversation(conversation)
+        _keep_cookies(kept, address, visit.cookies)
+        printed = ""
+        async with contextlib.aclosing(visit.say(conversation, text)) as hearing:
+            async for heard in hearing:
+                printed = _print(heard, printed)
+
+
+def _print(heard: Heard, printed: str) -> str:
+    """Print what is new; what stands on stdout by now. Raises `Stop` for a notice."""
+    if heard.kind == "step":
+        click.echo(STEPS[heard.step, heard.state].format(heard.name), err=True)
+    elif heard.kind == "notice":
+        raise Stop(heard.text, NO_REPLY)
+    elif heard.kind == "text" and heard.text.startswith(printed):
+        click.echo(heard.text[len(printed) :], nl=False)
+        return heard.text
+    elif heard.kind == "reply" and heard.text.startswith(printed):
+        click.echo(heard.text[len(printed) :])
+    elif heard.kind == "reply":
+        click.echo(f"\n{heard.text}")
+    return printed
+
+
+def _password(settings: Settings, address: str) -> str:
+    """The password, where it may be sent to: over https, or to this machine."""
+    if settings.chat.password is None:
+        raise Refused(401, "it asks for a password, and chat.password is not set in these settings")
+    where = urlsplit(address)
+    if where.scheme != "https" and where.hostname not in {"localhost", "127.0.0.1", "::1"}:
+        raise Refused(401, "it asks for a password, which is sent to another machine over https only")
+    return settings.chat.password.get_secret_value()
+
+
+def _read_cookies(file: Path, address: str) -> dict[str, str]:
+    """The cookies kept for this address; none from a file that is missing or broken."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))[address]
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
+
+
+def _keep_cookies(file: Path, address: str, cookies: Mapping[str, str]) -> None:
+    """For the owner only: whoever has them sees the conversations."""
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        kept = {}
+    kept = kept if isinstance(kept, dict) else {}
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new = file.with_name(f"{file.name}.{os.getpid()}")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
+        json.dump({**kept, address: dict(cookies)}, opened)
+    new.replace(file)
