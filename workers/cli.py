@@ -40,7 +40,7 @@ def worker(loaded: Loaded, concurrency: int | None) -> None:
     export("RQ_KEY_PREFIX", loaded.settings.rq.key_prefix)
     try:
         run_loop(_work(loaded, concurrency or loaded.settings.worker.concurrency))
-    except (NoServer, WrongPartitions, Unreachable, Unfit, LookupError) as error:
+    except (NoServer, WrongPartitions, Unreachable, Unfit, LookupError, NotADirectoryError) as error:
         raise Stop(f"{error}") from None
 
 

@@ -30,7 +30,8 @@ class Live:
         self._text = ""
         self._steps: list[StepLine] = []
         self._changed = asyncio.Event()
-        self._shown_s = 0.0
+        self._shown_s = asyncio.get_running_loop().time()  # an answer that is quick comes as one message
+        self._showing: asyncio.Task[None] | None = None
         self._pump = (
             asyncio.create_task(self._show_on(), name="live") if adapter.capabilities.stream != "none" else None
         )
@@ -61,7 +62,7 @@ class Live:
         """No more is shown; what is on its way is waited for, so that the reply comes after it."""
         if self._pump:
             self._pump.cancel()
-            await asyncio.gather(self._pump, return_exceptions=True)
+            await asyncio.gather(self._pump, *([self._showing] if self._showing else []), return_exceptions=True)
 
     async def _show_on(self) -> None:
         loop = asyncio.get_running_loop()
@@ -71,7 +72,10 @@ class Live:
             await asyncio.sleep(max(0.0, self._shown_s + pace_s - loop.time()))
             self._changed.clear()
             self._shown_s = loop.time()
-            await asyncio.shield(asyncio.ensure_future(self._show()))
+            self._showing = asyncio.create_task(
+                self._show(), name="show"
+            )  # goes on to its end if the turn ends meanwhile
+            await asyncio.shield(self._showing)
 
     async def _show(self) -> None:
         try:
@@ -101,7 +105,8 @@ class Live:
             turn.live_rows[key] = replace(row, state="live", ref=ref)
             await turn.mailbox.mark(turn.claim, row, "live" if ref else "sending", ref)
         elif there.ref:
-            await self._adapter.edit(turn.address, sent_of(there.ref), part)
+            outcome = await self._adapter.edit(turn.address, sent_of(there.ref), part)
+            self._shown_s += outcome.retry_after_s or 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +190,8 @@ class Delivery:
         )
         if how == "look back":
             found = await self.adapter.find(address(turn.stored, row.to), row.key, row.since_ms)
+            if found.kind == "ok" and can.stream == "edit":
+                return replace(row, state="pending", ref=sent_ref(found))  # it may be the growing one: make it whole
             if found.kind == "ok":
                 await turn.mailbox.mark(turn.claim, row, "sent", sent_ref(found))
                 return None

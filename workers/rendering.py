@@ -55,7 +55,7 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
     """
     rendered: list[dict[str, Any]] = []
     waiting = _Batch()
-    for record in _since_cleared(records):
+    for record in _kept(_since_cleared(records)):
         match record.type:
             case "answer":
                 content = [block for block in record.data["content"] if not _blank(block)]
@@ -101,6 +101,23 @@ def _since_cleared(records: Sequence[Record]) -> Sequence[Record]:
         if records[index].type == "cleared":
             return records[index + 1 :]
     return records
+
+
+def _kept(records: Sequence[Record]) -> list[Record]:
+    """Without the turns that were given up as dead letters: what killed workers is not sent to the model again."""
+    dead = {record.data["turn"] for record in records if record.type == "failed" and "part" not in record.data}
+    if not dead:
+        return list(records)
+    kept: list[Record] = []
+    skipping = ""
+    for record in records:
+        if record.type == "event" and record.data["turn"] in dead:
+            skipping = record.data["turn"]
+        if not skipping:
+            kept.append(record)
+        elif record.type == "failed" and record.data["turn"] == skipping:
+            skipping = ""
+    return kept
 
 
 def _add(rendered: list[dict[str, Any]], role: str, content: list[dict[str, Any]]) -> None:

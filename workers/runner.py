@@ -113,7 +113,8 @@ class Runner:
             if self.places() <= 0:
                 self._freed.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._freed.wait(), WATCH_S)
+                    async with asyncio.timeout(WATCH_S):  # not wait_for: it may swallow a cancellation
+                        await self._freed.wait()
                 continue
             try:
                 partition = await self._bell.pop(BELL_WAIT_S)
@@ -139,7 +140,8 @@ class Runner:
             while (left_s := self._look_at_s - loop.time()) > 0:
                 self._sooner.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._sooner.wait(), left_s)
+                    async with asyncio.timeout(left_s):
+                        await self._sooner.wait()
             for partition in range(self._mailbox.store.layout.partitions):
                 await self._pull(partition)
 

@@ -135,6 +135,8 @@ def rows_for(turn: Turn, parts: Sequence[Part]) -> list[Row]:
                 part={"payload": part.payload, "fallback": part.fallback},
                 to=turn.state["to"],
                 made_ms=now_ms(),
+                state="sending" if live and live.ref is None else "pending",  # is the live one there? nobody knows
+                since_ms=live.since_ms if live else 0,
                 ref=live.ref if live else None,
             )
         )

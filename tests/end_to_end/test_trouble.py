@@ -1,0 +1,303 @@
+"""Crashes, outages and refusals: nothing lost, nothing twice, nobody left in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from redis.asyncio import Redis
+
+from config.settings import RedisSettings, Settings
+from gateway.embedded import embedded
+from tests.end_to_end.conftest import Stage
+from tests.harness.fake_model import Asked
+from tests.harness.model_replies import Reply, calls, fails, says
+from tests.harness.processes import until
+from tests.harness.slack_twin import DIRECT
+
+
+async def test_a_worker_killed_while_the_model_speaks_is_replaced_by_another_that_answers_once(stage: Stage) -> None:
+    hold = asyncio.Event()
+    stage.model.answer_with(lambda _: says("first try", hold=hold) if len(stage.model.asked) == 1 else says("answered"))
+    await stage.start()
+    doomed = stage.deskmate.running[-1]
+    said = await stage.slack.say(stage.hook, "hello?")
+    await stage.model.until(lambda: len(stage.model.asked) == 1)
+    doomed.kill()
+    await stage.deskmate.start_worker()
+    reply = await stage.slack.reply_to(said, 20)
+    assert reply.text == "answered"
+    hold.set()
+    assert stage.posts() == ["answered"]
+
+
+async def test_a_worker_killed_after_a_tool_is_followed_by_one_that_goes_on_from_there(stage: Stage) -> None:
+    hold = asyncio.Event()
+
+    def script(asked: Asked) -> Reply:
+        if "tool_result" not in asked.body.decode():
+            return calls("current_time")
+        return says("never seen", hold=hold) if len(stage.model.asked) == 2 else says("done")
+
+    stage.model.answer_with(script)
+    await stage.start()
+    said = await stage.slack.say(stage.hook, "time?")
+    await stage.model.until(lambda: len(stage.model.asked) == 2)
+    stage.deskmate.running[-1].kill()
+    await stage.deskmate.start_worker()
+    assert (await stage.slack.reply_to(said, 20)).text == "done"
+    assert len(stage.model.asked) == 3, "the first step is not asked for again"
+    assert stage.model.asked[1].request["messages"] == stage.model.asked[2].request["messages"]
+    hold.set()
+
+
+async def test_a_worker_paused_past_its_lease_says_nothing_when_it_wakes(stage: Stage) -> None:
+    hold = asyncio.Event()
+    stage.model.answer_with(lambda _: says("late", hold=hold) if len(stage.model.asked) == 1 else says("in time"))
+    await stage.start()
+    sleeper = stage.deskmate.running[-1]
+    said = await stage.slack.say(stage.hook, "hello?")
+    await stage.model.until(lambda: len(stage.model.asked) == 1)
+    sleeper.signal(signal.SIGSTOP)
+    await stage.deskmate.start_worker()
+    assert (await stage.slack.reply_to(said, 20)).text == "in time"
+    sleeper.signal(signal.SIGCONT)
+    hold.set()
+    await until(lambda: bool(sleeper.lines("claim lost")), 10)
+    assert stage.posts() == ["in time"]
+
+
+async def test_a_gateway_killed_under_load_loses_nothing_that_it_took(stage: Stage) -> None:
+    stage.model.answer_with(lambda asked: says(f"re: {asked.text.split()[-1]}"))
+    await stage.start()
+
+    async def talk(number: int) -> None:
+        await stage.slack.say(stage.hook, f"n{number}", thread_ts=None)
+
+    talking = [asyncio.create_task(talk(number)) for number in range(20)]
+    await until(lambda: len(stage.model.asked) > 2, 20)
+    stage.deskmate.running[0].kill()
+    await stage.deskmate.start_gateway()
+    await asyncio.gather(*talking)
+    await stage.slack.until(lambda: len(stage.posts()) >= 20, 20)
+    assert sorted(stage.posts()) == sorted(f"re: n{number}" for number in range(20))
+
+
+async def test_the_first_stop_signal_finishes_what_runs_and_leaves_the_rest_for_others(stage: Stage) -> None:
+    hold = asyncio.Event()
+    stage.model.answer_with(lambda asked: says("finished", hold=hold) if "one" in asked.text else says("by another"))
+    await stage.start()
+    worker = stage.deskmate.running[-1]
+    first = await stage.slack.say(stage.hook, "one")
+    await stage.model.until(lambda: len(stage.model.asked) == 1)
+    stopping = asyncio.create_task(worker.stop())
+    await until(lambda: bool(worker.lines("draining")))
+    second = await stage.slack.say(stage.hook, "two")
+    hold.set()
+    assert (await stage.slack.reply_to(first)).text == "finished"
+    assert await stopping == 0
+    assert not stage.asked_with("two")
+    await stage.deskmate.start_worker()
+    assert (await stage.slack.reply_to(second)).text == "by another"
+
+
+async def test_a_turn_longer_than_the_grace_time_is_handed_over_at_once(stage: Stage) -> None:
+    hold = asyncio.Event()
+    stage.model.answer_with(lambda _: says("never", hold=hold) if len(stage.model.asked) == 1 else says("by another"))
+    await stage.start(settings={"worker": {"grace_s": 0.3}, "mailbox": {"lease_s": 60}})
+    said = await stage.slack.say(stage.hook, "one")
+    await stage.model.until(lambda: len(stage.model.asked) == 1)
+    assert await stage.deskmate.running[-1].stop() == 0
+    await stage.deskmate.start_worker()
+    assert (await stage.slack.reply_to(said, 20)).text == "by another"
+    hold.set()
+
+
+async def test_suspended_workers_take_nothing_until_they_are_resumed(stage: Stage) -> None:
+    stage.model.answer_with(says("here"))
+    await stage.start()
+    code, shown = await stage.deskmate.run("rq", "suspend")
+    assert code == 0, shown
+
+    async def state() -> str:
+        return (await stage.deskmate.run("rq", "info", "--only-workers"))[1]
+
+    async with asyncio.timeout(10):
+        while "suspended" not in await state():
+            pass
+    said = await stage.slack.say(stage.hook, "anybody?")
+    assert "1 worker" in await state()
+    assert not stage.model.asked
+    assert (await stage.deskmate.run("rq", "resume"))[0] == 0
+    await stage.slack.reply_to(said)
+
+
+async def test_rq_tells_of_a_busy_worker_and_can_shut_it_down(stage: Stage) -> None:
+    hold = asyncio.Event()
+    stage.model.answer_with(says("done", hold=hold))
+    await stage.start()
+    said = await stage.slack.say(stage.hook, "work")
+    async with asyncio.timeout(10):
+        while "busy" not in (await stage.deskmate.run("rq", "info", "--only-workers"))[1]:
+            pass
+    worker = stage.deskmate.running[-1]
+    name = worker.lines("worker ready")[0]["fields"]["worker"]
+    async with Redis.from_url(stage.deskmate.redis_url) as redis:
+        await redis.publish(f"{stage.deskmate.prefix}:rq:pubsub:{name}", json.dumps({"command": "shutdown"}))
+    hold.set()
+    await stage.slack.reply_to(said)
+    async with asyncio.timeout(10):
+        assert await worker.process.wait() == 0
+
+
+async def test_when_redis_is_gone_messages_get_503_and_all_is_served_when_it_is_back(
+    stage: Stage, tmp_path: Path
+) -> None:
+    stage.model.answer_with(says("served"))
+    settings = Settings(data=tmp_path / "store", redis=RedisSettings())
+    async with embedded(settings) as url:
+        stage.deskmate.redis_url = url
+        await stage.start()
+        first = await stage.slack.say(stage.hook, "before")
+        await stage.slack.reply_to(first)
+        async with Redis.from_url(url) as redis:
+            server = int((await redis.info("server"))["process_id"])
+        os.kill(server, signal.SIGSTOP)
+        event = {"user": "U1", "type": "message", "channel_type": "im", "ts": "1760000000.000009", "text": "hi"}
+        raw = stage.slack.envelope({**event, "channel": DIRECT})
+        answers = await stage.slack.deliver(stage.hook, raw)
+        assert set(answers) <= {503, 0}
+        os.kill(server, signal.SIGCONT)
+        assert (await stage.slack.deliver(stage.hook, raw))[-1] == 200
+        await stage.slack.until(lambda: len(stage.posts()) == 2, 20)
+        assert stage.posts() == ["served", "served"]
+
+
+async def test_a_model_that_is_away_leads_to_a_notice_and_an_operators_line(stage: Stage) -> None:
+    stage.model.answer_with(fails(529, "overloaded_error"))
+    await stage.start(settings={"model": {"retry_for_s": 1.0, "max_retries": 0}})
+    said = await stage.slack.say(stage.hook, "hello?")
+    assert "can't be reached" in (await stage.slack.reply_to(said, 10)).text
+    assert "529" in stage.deskmate.running[-1].lines("model failed")[-1]["fields"]["reason"]
+    stage.model.answer_with(says("back"))
+    again = await stage.slack.say(stage.hook, "and now?", thread_ts=said.ts)
+    await stage.slack.until(lambda: "back" in stage.posts())
+    assert again.statuses[-1] == 200
+
+
+async def test_a_passing_fault_of_the_model_is_not_seen_by_the_person(stage: Stage) -> None:
+    stage.model.answer_with(lambda _: fails(500) if len(stage.model.asked) <= 2 else says("fine"))
+    await stage.start(settings={"model": {"max_retries": 0}})
+    assert (await stage.slack.reply_to(await stage.slack.say(stage.hook, "hello?"))).text == "fine"
+
+
+async def test_a_wrong_model_key_is_told_to_both_and_stands_in_no_log(stage: Stage) -> None:
+    stage.deskmate.environment["MODEL_KEY"] = "sk-wrong-0123456789"
+    await stage.start()
+    said = await stage.slack.say(stage.hook, "hello?")
+    reply = await stage.slack.reply_to(said)
+    assert "does not take our requests" in reply.text
+    line = stage.deskmate.running[-1].lines("model failed")[-1]
+    assert line["level"] == "error"
+    assert "401" in line["fields"]["reason"]
+    assert line["fields"]["reference"] in reply.text
+    for running in stage.deskmate.running:
+        for secret in stage.deskmate.environment.values():
+            assert secret not in running.log.read_text()
+
+
+@pytest.mark.parametrize("content", [[], [{"type": "text", "text": ""}], [{"type": "text", "text": " \n "}]], ids=repr)
+async def test_an_empty_answer_is_asked_for_once_more_and_then_told(
+    stage: Stage, content: list[dict[str, str]]
+) -> None:
+    stage.model.answer_with(Reply(content))
+    await stage.start()
+    said = await stage.slack.say(stage.hook, "hello?")
+    assert "no answer" in (await stage.slack.reply_to(said)).text
+    assert len(stage.model.asked) == 2
+
+
+async def test_limits_end_a_turn_with_a_message(stage: Stage) -> None:
+    stage.model.answer_with(lambda _: calls("current_time"))
+    await stage.start(profile={"limits": {"steps": 3}})
+    said = await stage.slack.say(stage.hook, "for ever")
+    assert "3 steps" in (await stage.slack.reply_to(said)).text
+    assert len(stage.model.asked) == 3
+    stage.model.answer_with(says("well"))
+    await stage.slack.say(stage.hook, "are you there?", thread_ts=said.ts)
+    await stage.slack.until(lambda: "well" in stage.posts())
+
+
+async def test_a_turn_over_its_time_ends_with_a_message(stage: Stage) -> None:
+    hold = asyncio.Event()
+    stage.model.answer_with(says("never", hold=hold))
+    await stage.start(profile={"limits": {"turn_s": 1.0}})
+    assert "1 seconds" in (await stage.slack.reply_to(await stage.slack.say(stage.hook, "hm"))).text
+    hold.set()
+
+
+async def test_slack_refusing_for_a_while_delays_the_reply_and_does_not_double_it(stage: Stage) -> None:
+    stage.model.answer_with(says("patience"))
+    await stage.start()
+    stage.slack.next(status=429, retry_after=4, on="chat.postMessage")
+    said = await stage.slack.say(stage.hook, "hello?")
+    other = await stage.slack.say(stage.hook, "hello too?")
+    assert (await stage.slack.reply_to(other)).text == "patience"
+    assert (await stage.slack.reply_to(said, 20)).text == "patience"
+    assert stage.posts() == ["patience"] * 2
+
+
+async def test_a_send_without_an_answer_is_looked_for_before_it_is_sent_again(stage: Stage) -> None:
+    stage.model.answer_with(says("once"))
+    await stage.start()
+    stage.slack.next(hang=True, taken=True, on="chat.postMessage")
+    said = await stage.slack.say(stage.hook, "hello?")
+    await stage.slack.reply_to(said)
+    worker = stage.deskmate.running[-1]
+    await until(lambda: bool(worker.lines("send unclear")), 10)
+    again = await stage.slack.say(stage.hook, "more", thread_ts=said.ts)
+    await stage.slack.until(lambda: len(stage.posts()) == 2, 20)
+    assert stage.posts() == ["once", "once"]
+    assert again.statuses[-1] == 200
+
+
+async def test_a_message_that_kills_its_worker_is_buried_with_a_notice_and_its_neighbours_live(stage: Stage) -> None:
+    """The model's answer is what kills: the stand-in gives it only to the poisoned message, by killing its caller."""
+    hold = asyncio.Event()
+
+    def script(asked: Asked) -> Reply:
+        if "poison" in asked.text:
+            kill_caller(asked.peer)
+            return says("never", hold=hold)
+        return says("innocent", before_s=0.5)
+
+    stage.model.answer_with(script)
+    await stage.start()
+    poison = await stage.slack.say(stage.hook, "poison")
+    innocent = await stage.slack.say(stage.hook, "hello?")
+
+    async def keep_a_worker() -> None:
+        while True:
+            await stage.deskmate.running[-1].process.wait()
+            await stage.deskmate.start_worker()
+
+    keeping = asyncio.create_task(keep_a_worker())
+    assert (await stage.slack.reply_to(innocent, 50)).text == "innocent"
+    assert "several attempts" in (await stage.slack.reply_to(poison, 50)).text
+    keeping.cancel()
+    await stage.slack.say(stage.hook, "and now?", thread_ts=poison.ts)
+    await stage.slack.until(lambda: stage.posts().count("innocent") == 2, 20)
+    hold.set()
+    assert len(stage.posts()) == 3
+
+
+def kill_caller(peer: tuple[str, int]) -> None:
+    """Kill the process at the other end of a loopback connection."""
+    for connection in psutil.net_connections("tcp"):
+        if connection.laddr and connection.laddr[1] == peer[1] and connection.pid:
+            psutil.Process(connection.pid).kill()
