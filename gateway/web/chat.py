@@ -207,24 +207,37 @@ class Chat:
             )
             self._door.keep_browser(request, response, browser)
             await response.prepare(request)
-            with contextlib.suppress(ConnectionError):  # the page has gone
-                await response.write(b"retry: %d\n\n" % RECONNECT_MS)
-                await self._write(response, conversation_id, after)
+            tasks = [
+                asyncio.create_task(self._write(response, conversation_id, after), name="stream"),
+                asyncio.create_task(self._beat(request, response), name="heartbeat"),
+            ]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for error in ended:
+            if isinstance(error, Unreachable):  # the page asks again, and is told then
+                log(logger, "redis not reachable", logging.ERROR, path=request.path, reason=str(error))
+            elif isinstance(error, Exception) and not isinstance(error, ConnectionError):  # else the page has gone
+                raise error
         return response
 
     async def _write(self, response: web.StreamResponse, conversation_id: str, after: str | None) -> None:
-        beating = asyncio.create_task(_beat(response), name="heartbeat")
-        following = self._feed.follow(conversation_id, after)
-        try:
+        await response.write(b"retry: %d\n\n" % RECONNECT_MS)
+        async with contextlib.aclosing(self._feed.follow(conversation_id, after)) as following:
             async for place, entry in following:
                 name = "event: gone\n" if entry["type"] == "gone" else ""
                 await response.write(f"{name}id: {place}\ndata: {_dumps(entry)}\n\n".encode())
-        except Unreachable as error:  # the page asks again, and is told then
-            log(logger, "redis not reachable", logging.ERROR, path="/chat/api/stream", reason=str(error))
-        finally:
-            beating.cancel()
-            await asyncio.wait([beating])
-            await following.aclose()
+
+    async def _beat(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Comments now and then: proxies keep the connection, we notice when the page has gone, or may stay no longer."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            if not await self._door.is_known(request):
+                return
+            await response.write(b":\n\n")
 
     async def end_streams(self, _: web.Application) -> None:
         await self._feed.close()
@@ -295,14 +308,6 @@ class Chat:
             raise Refused(408, "chat.not_understood", "the body did not come in time") from error
         except web.HTTPRequestEntityTooLarge as error:
             raise Refused(413, "chat.too_long", "the body is too large", limit=TEXT_MAX) from error
-
-
-async def _beat(response: web.StreamResponse) -> None:
-    """Comments now and then: proxies keep the connection, and we notice when the page has gone."""
-    with contextlib.suppress(ConnectionError):
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            await response.write(b":\n\n")
 
 
 def _conversation(request: web.Request) -> str:

@@ -174,6 +174,7 @@ def _news(shown: dict[str, Any], number: str, told: set[int]) -> list[Heard]:
         if item["kind"] == "step":
             news.append(Heard("step", step=item["step"], name=item["name"], state=item["state"]))
         else:
-            news.append(Heard("notice" if item.get("notice") else "reply", item["text"]))
+            is_notice = item.get("notice") and not item.get("command")  # what a command leads to was asked for
+            news.append(Heard("notice" if is_notice else "reply", item["text"]))
             break
     return news

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from gateway.conversation.records import Record
 
-SHOWN_MAX: Final = 2_000
+SHOWN_MAX: Final = 600
 """So many of the newest records are read for a page."""
 STOP: Final = "/stop"
 LOAD_SKILL: Final = "load_skill"
@@ -28,6 +28,9 @@ class Item:
     waiting: bool = False
     """A person's message that no turn has taken yet."""
     notice: bool = False
+    """The product itself says it."""
+    command: bool = False
+    """It answers a command."""
     model: str = ""
     """Which model said a reply."""
     step: Literal["", "skill", "tool"] = ""
@@ -84,14 +87,15 @@ def _of_event(event: dict[str, Any], index: int, *, waiting: bool = False) -> li
 
 def _of_reply(record: Record, index: int, model: str) -> Item:
     said = record.data
-    is_notice = bool(said.get("notice"))
+    is_notice, is_command = bool(said.get("notice")), bool(said.get("command"))
     return Item(
         "reply",
         index,
         record.at_ms,
         text=said.get("text", ""),
         notice=is_notice,
-        model="" if is_notice or said.get("command") else model,
+        command=is_command,
+        model="" if is_notice or is_command else model,
     )
 
 

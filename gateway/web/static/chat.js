@@ -35,6 +35,7 @@ function changed() {
   $("welcome").hidden = !isEmpty;
   $("stop").hidden = !open.running;
   $("offline").hidden = open.online;
+  $("offline").textContent = open.problem || words["chat.offline"];
   if (stays) toLatest();
   tellLatest();
 }
@@ -119,11 +120,7 @@ $("composer").addEventListener("submit", (event) => {
 });
 $("stop").addEventListener("click", async () => {
   $("stop").disabled = true;
-  try {
-    await open.stop();
-  } catch (error) {
-    said(error.message);
-  }
+  await open.stop();
   $("stop").disabled = false;
   $("message").focus();
 });

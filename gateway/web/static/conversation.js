@@ -15,6 +15,7 @@ export class Conversation {
   replies = []; // replies that came and are not in the records as last read
   pending; // our own messages that are not in the records yet
   online = true;
+  problem = ""; // what the gateway said when it refused
   loaded = false;
 
   #work = Promise.resolve();
@@ -22,6 +23,7 @@ export class Conversation {
   #stop = null;
   #tries = 0;
   #timer = 0;
+  #visit = 0; // counts openings: what an earlier one still waits for is of no use
   #closed = false;
 
   constructor(id, { changed, said }) {
@@ -35,11 +37,12 @@ export class Conversation {
   async open() {
     this.#unfollow();
     if (this.#closed) return;
+    const visit = this.#visit;
     try {
       const place = await this.#load();
-      if (this.#closed) return;
+      if (visit !== this.#visit) return;
       this.#tries = 0;
-      this.online = true;
+      this.#setOnline(true);
       this.#stop = follow(this.id, place, {
         entry: (entry) => this.#then(() => this.#heard(entry)),
         online: (is) => this.#setOnline(is),
@@ -48,7 +51,8 @@ export class Conversation {
       this.#timer = setInterval(() => this.running && this.#then(() => this.#load()), LOOK_MS);
       for (const message of this.pending) if (message.state !== "sent") this.#bring(message);
     } catch (error) {
-      if (error instanceof Refusal && error.status < 500 && error.status !== 429) throw error;
+      if (visit !== this.#visit) return;
+      this.problem = error instanceof Refusal ? error.message : "";
       this.#setOnline(false);
       this.#openLater();
     }
@@ -76,7 +80,13 @@ export class Conversation {
   }
 
   async stop() {
-    await bring("stop", { conversation: this.id, id: randomId() });
+    try {
+      await bring("stop", { conversation: this.id, id: randomId() });
+    } catch (error) {
+      this.problem = error instanceof Refusal ? error.message : "";
+      this.#setOnline(false);
+      this.#openLater();
+    }
   }
 
   async #bring(message) {
@@ -119,6 +129,7 @@ export class Conversation {
     this.running = shown.running;
     this.earlier = shown.earlier;
     this.loaded = true;
+    this.problem = "";
     if (!this.running) this.live = null;
     const taken = new Set(this.items.filter((item) => item.kind === "person").map((item) => item.id));
     this.pending = this.pending.filter((message) => !taken.has(message.id));
@@ -150,6 +161,7 @@ export class Conversation {
   }
 
   #unfollow() {
+    this.#visit += 1;
     this.#stop?.();
     this.#stop = null;
     clearInterval(this.#timer); // of a timeout as well: they share their numbers

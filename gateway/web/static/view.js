@@ -36,7 +36,8 @@ export class View {
   }
 
   #node(entry) {
-    const state = JSON.stringify(entry);
+    // A record's text never changes; only the answer that is being written does.
+    const state = JSON.stringify(entry.live ? entry : { ...entry, text: entry.text?.length });
     const held = this.#nodes.get(entry.key);
     if (held?.state === state) return held.node;
     const node = held?.node ?? element("li");

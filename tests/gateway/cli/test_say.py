@@ -83,6 +83,14 @@ async def test_a_notice_is_no_reply(world: World, tmp_path: Path) -> None:
     assert "The model is away." in err
 
 
+async def test_what_a_command_leads_to_is_a_reply(world: World, tmp_path: Path) -> None:
+    async with saying(tmp_path, "/help", "--url", world.url) as process:
+        event = await world.worker.take()
+        await world.worker.record(event, "reply", text="Commands: …", notice=True, command=True, turn="t")
+        await world.worker.send(event, "Commands: …", notice=True)
+        assert (await ended(process))[:2] == (0, "Commands: …\n")
+
+
 async def test_the_same_conversation_goes_on_and_an_earlier_reply_is_not_ours(world: World, tmp_path: Path) -> None:
     async with saying(tmp_path, "one", "--conversation", "c1", "--url", world.url) as first:
         one = await world.worker.take()

@@ -135,6 +135,33 @@ async def test_a_silent_stream_beats(
         assert (await lines(stream, ":"))[-1] == ":"
 
 
+async def test_a_page_that_has_gone_is_noticed(
+    world: World, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HEARTBEAT_S", 0.01)
+    stream = await http.get(f"{world.url}/chat/api/stream?conversation=c1")
+    await lines(stream, ":")
+    assert world.feed._ears
+    stream.close()
+    async with asyncio.timeout(5):
+        while world.feed._ears:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_stream_ends_with_the_session(
+    store: Store, redis_url: str, tmp_path: Path, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HEARTBEAT_S", 0.01)
+    async with served(store, redis_url, tmp_path, settings=PASSWORD, secret="the right one") as world:
+        await log_in(http, world, "the right one")
+        async with http.get(f"{world.url}/chat/api/stream?conversation=c1") as stream:
+            await lines(stream, ":")
+            [session] = [key async for key in store.redis.scan_iter(match=f"{store.layout.prefix}:web:session:*")]
+            await store.redis.delete(session)
+            async with asyncio.timeout(5):
+                await stream.content.read()
+
+
 async def test_streams_end_when_the_gateway_stops(
     store: Store, redis_url: str, tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:

@@ -112,6 +112,7 @@ def test_notices_and_commands_are_said_by_no_model() -> None:
         {"type": "reply", "text": "c"},
     )
     assert [item.model for item in shown.items[1:]] == ["", "", "m"]
+    assert [item.command for item in shown.items[1:]] == [False, True, False]
 
 
 def test_records_of_later_versions_are_passed_over() -> None:
