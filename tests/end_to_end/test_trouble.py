@@ -301,3 +301,23 @@ def kill_caller(peer: tuple[str, int]) -> None:
     for connection in psutil.net_connections("tcp"):
         if connection.laddr and connection.laddr[1] == peer[1] and connection.pid:
             psutil.Process(connection.pid).kill()
+
+
+async def test_status_tells_who_runs_and_what_was_given_up(stage: Stage) -> None:
+    hold = asyncio.Event()
+    stage.model.answer_with(says("done", hold=hold))
+    await stage.start()
+    said = await stage.slack.say(stage.hook, "work")
+    await stage.model.until(lambda: len(stage.model.asked) == 1)
+    code, shown = await stage.deskmate.run("status")
+    assert code == 0
+    assert "workers: 1" in shown
+    assert "slack-main/C0CHAN1  running for" in shown
+    stage.slack.next(error="is_archived", on="chat.postMessage")
+    hold.set()
+    worker = stage.deskmate.running[-1]
+    await until(lambda: bool(worker.lines("send given up")))
+    code, shown = await stage.deskmate.run("status", "--json")
+    assert code == 0
+    assert [letter["reason"] for letter in json.loads(shown)["dead"]] == ["send target_gone"]
+    assert said.statuses == [200, 200]

@@ -1,0 +1,86 @@
+"""`deskmate status`: what runs, what waits, what was given up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from config.loading import Loaded
+from gateway.cli import Stop, pass_loaded
+from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.overview import Overview, overview
+from gateway.embedded import NoServer, redis_url
+from gateway.store import Layout, Unreachable, open_store
+
+WORDS = {"running": "running for", "ready": "ready since", "waiting": "waits for"}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--dead", type=click.IntRange(0, 1_000), default=10, show_default=True, help="How many dead letters.")
+@pass_loaded
+def status(loaded: Loaded, as_json: bool, dead: int) -> None:
+    """Show workers, the turns that run, the conversations that wait, and the latest dead letters."""
+    try:
+        seen = asyncio.run(_look(loaded, dead))
+    except NoServer as error:
+        raise Stop(f"{error}.") from None
+    except Unreachable as error:
+        raise Stop(f"Redis does not answer: {error}") from None
+    click.echo(json.dumps(asdict(seen), ensure_ascii=False) if as_json else _told(seen))
+
+
+async def _look(loaded: Loaded, dead: int) -> Overview:
+    settings = loaded.settings
+    layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
+    store = open_store(redis_url(settings), layout, timeout_s=settings.redis.timeout_s)
+    try:
+        return await overview(Mailbox(store, settings.mailbox), letters=dead)
+    finally:
+        await store.close()
+
+
+def _told(seen: Overview) -> str:
+    lines = [
+        f"workers: {len(seen.workers)}" + "".join(f"\n  {name}" for name in seen.workers),
+        f"ready for a worker: {seen.ready}",
+    ]
+    rows = [
+        (
+            one.conversation[:8],
+            f"{one.connection}/{one.channel}",
+            f"{WORDS[one.state]} {one.seconds:g} s",
+            f"turn {one.turn}" if one.turn else "",
+            one.worker,
+            f"{one.tries} died with it" if one.tries else "",
+            f"{one.inbox} more in the inbox" if one.inbox else "",
+        )
+        for one in sorted(seen.conversations, key=lambda one: (one.state, -one.seconds))
+    ]
+    lines += ["conversations: " + ("none has work" if not rows else ""), *_table(rows)]
+    if seen.dead:
+        letters = [
+            (
+                time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.at_ms / 1000)),
+                one.conversation[:8],
+                one.turn[:8],
+                one.reason,
+            )
+            for one in seen.dead
+        ]
+        lines += ["dead letters:", *_table(letters)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    if not rows:
+        return []
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [
+        "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True) if width) for row in rows
+    ]

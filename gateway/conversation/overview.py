@@ -1,0 +1,124 @@
+"""The overview: which conversations run, wait or sleep, for operators. Reads only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from redis.exceptions import RedisError
+
+from gateway.conversation.mailbox import Mailbox, now_ms
+from gateway.store import Unreachable
+
+SHOWN_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One conversation that has work."""
+
+    conversation: str
+    connection: str
+    channel: str
+    state: Literal["running", "ready", "waiting"]
+    """Held by a worker, free to be taken, or parked until a time."""
+    worker: str
+    turn: str
+    seconds: float
+    """running, ready: since when · waiting: until when."""
+    tries: int
+    inbox: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A turn that was given up."""
+
+    conversation: str
+    turn: str
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What is going on, all partitions together."""
+
+    workers: tuple[str, ...]
+    ready: int
+    conversations: tuple[Seen, ...]
+    """At most 1,000 of each state."""
+    dead: tuple[Letter, ...]
+    """The latest first."""
+
+
+async def overview(mailbox: Mailbox, *, letters: int = 10) -> Overview:
+    """Look at everything. Raises `Unreachable`."""
+    layout = mailbox.store.layout
+    seen: list[Seen] = []
+    dead: list[Letter] = []
+    ready = 0
+    try:
+        for partition in range(layout.partitions):
+            root = layout.root(partition)
+            redis: Any = mailbox.store.redis
+            ready += int(await redis.get(f"{root}:waiting") or 0)
+            due = await redis.zrange(f"{root}:due", 0, SHOWN_MAX - 1, withscores=True)
+            waiting: list[tuple[bytes, float]] = []
+            for channel in await redis.zrange(f"{root}:channels", 0, SHOWN_MAX - 1):
+                waiting += await redis.zrange(f"{root}:ready:{channel.decode()}", 0, 99, withscores=True)
+            seen += await _look(mailbox, due, "waiting")
+            seen += await _look(mailbox, waiting[:SHOWN_MAX], "ready")
+            dead += [
+                Letter(
+                    _text(entry, b"conversation"),
+                    _text(entry, b"turn"),
+                    _text(entry, b"reason"),
+                    int(at.split(b"-")[0]),
+                )
+                for at, entry in await redis.xrevrange(f"{root}:dead", count=letters)
+            ]
+        workers = await mailbox.workers()
+    except (RedisError, OSError) as error:
+        raise Unreachable(str(error)) from error
+    dead.sort(key=lambda letter: -letter.at_ms)
+    return Overview(tuple(workers), ready, tuple(seen), tuple(dead[:letters]))
+
+
+async def _look(
+    mailbox: Mailbox, found: Iterable[tuple[bytes, float]], state: Literal["ready", "waiting"]
+) -> list[Seen]:
+    layout, now = mailbox.store.layout, now_ms()
+    named = [(conversation.decode(), at) for conversation, at in found]
+    async with mailbox.store.redis.pipeline(transaction=False) as pipeline:
+        for conversation, _ in named:
+            pipeline.hmget(layout.key(conversation), "parts", "worker", "turn", "tries", "token")
+            pipeline.zcard(layout.key(conversation, "inbox"))
+        answers = await pipeline.execute()
+    seen = []
+    for (conversation, at), (parts, worker, turn, tries, token), inbox in zip(
+        named, answers[::2], answers[1::2], strict=True
+    ):
+        connection, channel, *_ = json.loads(parts or '["?", "?"]')
+        opened = json.loads(turn) if turn else {}
+        began = opened.get("at_ms", now) if token else at
+        seen.append(
+            Seen(
+                conversation=conversation,
+                connection=str(connection),
+                channel=str(channel),
+                state="running" if token else state,
+                worker=(worker or b"").decode(),
+                turn=str(opened.get("id", ""))[:8],
+                seconds=round(abs(now - began) / 1000, 1),
+                tries=int(tries or 0),
+                inbox=inbox,
+            )
+        )
+    return seen
+
+
+def _text(entry: dict[bytes, bytes], name: bytes) -> str:
+    return entry.get(name, b"").decode()
