@@ -29,7 +29,8 @@ fix: .venv/.test ## repair what can be repaired
 	$(BIN)/ruff format .
 
 bench: .venv/.test ## figures, as ratios within one run
-	@for bench in bench/[!_]*.py; do echo "== $$bench"; $(BIN)/python "$$bench" || exit 1; done
+	@missed=0; for bench in bench/[!_]*.py; do echo "== $$bench"; \
+		$(BIN)/python -m "bench.$$(basename "$$bench" .py)" || missed=1; done; exit $$missed
 
 lock: ## the newest versions that pyproject.toml allows, into constraints.txt
 	@rm -rf .venv-lock

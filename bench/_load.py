@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import hmac
 import json
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from bench._world import SIGNING_SECRET
+from bench._world import SIGNING_SECRET, WEBHOOK_SECRET
 
 BODY_BYTES = 1_024
 
@@ -119,6 +120,23 @@ async def post_all(url: str, requests: list[bytes], *, connections: int) -> Tall
     for _ in range(min(connections, len(requests))):
         done: asyncio.Future[None] = loop.create_future()
         dones.append(done)
-        await loop.create_connection(lambda done=done: _Poster(lambda: next(left, None), tally, done), where.hostname, where.port)  # type: ignore[misc]
+        await loop.create_connection(
+            lambda done=done: _Poster(lambda: next(left, None), tally, done), where.hostname, where.port
+        )  # type: ignore[misc]
     await asyncio.gather(*dones)
     return tally
+
+
+def signed_webhook(mark: str, room: str) -> tuple[bytes, dict[str, str]]:
+    """A message as Standard Webhooks has it, with a mark in its text: the body, and the headers that sign it."""
+    data = {"conversation": room, "user": {"id": "u1", "name": "Ada"}, "message_id": mark, "direct": True}
+    body = json.dumps({"type": "message.created", "data": {**data, "text": f"Hello, mark:{mark} it is."}}).encode()
+    name, stamp = f"bench_{mark}", str(int(time.time()))
+    key = base64.b64decode(WEBHOOK_SECRET.removeprefix("whsec_"))
+    digest = hmac.digest(key, b"%b.%b.%b" % (name.encode(), stamp.encode(), body), "sha256")
+    return body, {
+        "Content-Type": "application/json",
+        "webhook-id": name,
+        "webhook-timestamp": stamp,
+        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
+    }

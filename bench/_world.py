@@ -15,12 +15,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -36,8 +36,11 @@ SIGNING_SECRET: Final = "bench-signing-secret"
 WEBHOOK_SECRET: Final = "whsec_" + "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFB"
 TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 FILES: Final = 16_384
+ROOMY: Final = {"waiting_max": 1_000_000, "inbox_max": 1_000_000}
 
-_ON_STOCK_LOOP: Final = "import sys; sys.modules['uvloop'] = None; from gateway.cli import run; sys.exit(run(sys.argv[1:]))"
+_ON_STOCK_LOOP: Final = (
+    "import sys; sys.modules['uvloop'] = None; from gateway.cli import run; sys.exit(run(sys.argv[1:]))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,16 @@ class Process:
         """RSS, and PSS: shared pages counted by share."""
         found = dict(line.split(":", 1) for line in Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()[1:])
         return int(found["Rss"].split()[0]), int(found["Pss"].split()[0])
+
+    def connections_to(self, url: str) -> int:
+        """Open TCP connections of this process to a server on this machine."""
+        port = urlsplit(url).port or 0
+        mine = set()
+        for file in Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                mine.add(str(file.readlink()))
+        rows = [line.split() for line in Path(f"/proc/{self.pid}/net/tcp").read_text().splitlines()[1:]]
+        return sum(row[2].endswith(f":{port:04X}") and f"socket:[{row[9]}]" in mine for row in rows if row[3] == "01")
 
     def demand_alive(self) -> None:
         if self.started.poll() is not None:
@@ -115,6 +128,11 @@ class World:
     def settings(self) -> Path:
         return self.folder / "deskmate.yaml"
 
+    def configure(self, **sections: Any) -> None:
+        """Write the settings: those given, on top of a default without the chat page and with a roomy mailbox."""
+        settings = {"chat": {"enabled": False}, "gateway": {"port": 0}, "mailbox": ROOMY, **sections}
+        self.settings.write_text(yaml.safe_dump(settings), encoding="utf-8")
+
     @contextmanager
     def deskmate(self, *arguments: str, stock_loop: bool = False, core: int | None = None) -> Iterator[Process]:
         """A process of the product. Its log goes to a file, at the level of the settings."""
@@ -137,32 +155,38 @@ class World:
                         return line
                 await asyncio.sleep(0.02)
 
+    async def until_settled(self, within_s: float) -> None:
+        """Wait until no conversation is held or waits."""
+
+        async def quiet() -> bool:
+            root = self.store.layout.root(0)
+            return not int(await self.store.redis.zcard(f"{root}:due") or 0) and not int(
+                await self.store.redis.get(f"{root}:waiting") or 0
+            )
+
+        await until(quiet, within_s)
+
 
 @asynccontextmanager
-async def world(**sections: Any) -> AsyncIterator[World]:
-    """Storage as `deskmate up` would start it, and settings: those given, on top of a quiet default."""
-    settings = {
-        "chat": {"enabled": False},
-        "gateway": {"port": 0},
-        "mailbox": {"waiting_max": 1_000_000, "inbox_max": 1_000_000},
-        **sections,
-    }
+async def world() -> AsyncIterator[World]:
+    """Storage as `deskmate up` would start it, and settings with a mailbox that is never full."""
     with tempfile.TemporaryDirectory(prefix="deskmate-bench-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        (folder / "deskmate.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
         place = folder / "redis.sock"
         command = server_command(find_program(), folder, place, fsync=False)
         redis = stack.enter_context(process("redis", command, core=other_core(), stdout=subprocess.DEVNULL))
         url = socket_url(place)
         store = open_store(url, Layout("dm", 1), timeout_s=10.0)
         async with asyncio.timeout(10):
-            while not place.exists():
+            while not place.exists():  # noqa: ASYNC110  # another process gives no event
                 await asyncio.sleep(0.01)
-        mailbox = Mailbox(store, MailboxSettings.model_validate(settings["mailbox"]))
+        mailbox = Mailbox(store, MailboxSettings.model_validate(ROOMY))
         bell = open_bell(url, RqSettings(), wait_s=2.0)
         await mailbox.open()
         try:
-            yield World(folder, redis, url, store, mailbox, bell)
+            here = World(folder, redis, url, store, mailbox, bell)
+            here.configure()
+            yield here
         finally:
             await bell.close()
             await store.close()
@@ -193,7 +217,7 @@ def model(url: str) -> dict[str, Any]:
 async def until(holds: Callable[[], Any], within_s: float, every_s: float = 0.02) -> None:
     """Wait until it holds. Raises `TimeoutError`."""
     async with asyncio.timeout(within_s):
-        while not await holds():
+        while not await holds():  # noqa: ASYNC110  # another process gives no event
             await asyncio.sleep(every_s)
 
 
@@ -238,10 +262,7 @@ def told(name: str, values: Sequence[float], unit: str) -> float:
     return middle
 
 
-def lines(file: IO[str]) -> Iterator[dict[str, Any]]:
-    for line in file:
-        yield json.loads(line)
-
-
-def now_s() -> float:
-    return time.time()
+def first_line(file: Path) -> dict[str, Any]:
+    with file.open(encoding="utf-8") as lines:
+        found: dict[str, Any] = json.loads(next(lines))
+        return found

@@ -17,7 +17,18 @@ import random
 import time
 
 from bench._load import post_all, signed_post, slack_events
-from bench._world import Verdicts, allow_files, measured_core, other_core, quantile, rounds_of, server, slack, told, world
+from bench._world import (
+    Verdicts,
+    allow_files,
+    measured_core,
+    other_core,
+    quantile,
+    rounds_of,
+    server,
+    slack,
+    told,
+    world,
+)
 
 MANY = 1_000
 GOAL = 2.0
@@ -36,7 +47,8 @@ async def compare(events: int, rounds: int, connections: int, seed: int, *, stoc
         server("sink", "bench._sink", core=other_core()) as (_, sink),
         server("echo", "bench._echo", *([] if stock else ["--uvloop"]), core=measured_core()) as (echo, echo_url),
     ):
-        async with world(connections={"slack-main": slack(sink)}) as here:
+        async with world() as here:
+            here.configure(connections={"slack-main": slack(sink)})
             with here.deskmate("gateway", stock_loop=stock) as gateway:
                 line = await here.logged("gateway", "gateway ready")
                 url = "http://" + line.partition("http://")[2].split()[0]
