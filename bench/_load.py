@@ -117,12 +117,13 @@ async def post_all(url: str, requests: list[bytes], *, connections: int) -> Tall
     tally = Tally()
     loop = asyncio.get_running_loop()
     dones: list[asyncio.Future[None]] = []
+
+    def poster() -> _Poster:
+        dones.append(loop.create_future())
+        return _Poster(lambda: next(left, None), tally, dones[-1])
+
     for _ in range(min(connections, len(requests))):
-        done: asyncio.Future[None] = loop.create_future()
-        dones.append(done)
-        await loop.create_connection(
-            lambda done=done: _Poster(lambda: next(left, None), tally, done), where.hostname, where.port
-        )  # type: ignore[misc]
+        await loop.create_connection(poster, where.hostname or "", where.port or 80)
     await asyncio.gather(*dones)
     return tally
 

@@ -141,8 +141,8 @@ class World:
         command = [sys.executable, *start, "--config", str(self.settings), *arguments]
         variables = {**environment(), "REDIS_URL": self.redis_url}
         with log.open("a", encoding="utf-8") as written:
-            how = {"core": measured_core() if core is None else core, "stderr": written, "env": variables}
-            with process(arguments[0], command, **how) as running:
+            where = measured_core() if core is None else core
+            with process(arguments[0], command, core=where, stderr=written, env=variables) as running:
                 yield running
 
     async def logged(self, name: str, event: str, within_s: float = 30.0) -> str:

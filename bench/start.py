@@ -18,7 +18,8 @@ from pathlib import Path
 
 import yaml
 
-from bench._world import ROOT, Verdicts, environment, quantile
+from bench._world import ROOT, Verdicts, quantile
+from config.settings import environment
 from gateway.machine import Machine, free_port
 
 GOALS_S = {"gateway": 1.5, "worker": 4.0}
