@@ -74,6 +74,11 @@ class Event:
     extra: dict[str, Any] = field(default_factory=dict)
     """What the platform needs for its reply and nobody else reads."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing that anybody could see: a bare mention, blanks, zero-width characters."""
+        return not self.attachments and not any(one.isprintable() and not one.isspace() for one in self.text)
+
     def dump(self) -> str:
         """JSON, one line; `load` gives the same event back."""
         # Not `asdict`: it copies everything that it walks over, which costs more than the writing.

@@ -98,7 +98,8 @@ class Agent:
 
     async def _prompt(self, turn: Turn, catalogue: Catalogue, offered: Mapping[str, Tool]) -> Prompt:
         index = section(catalogue, self._settings.skills.index_max_tokens) if "load_skill" in offered else ""
-        made = prompt(turn.profile.instructions, index, list(offered.values()))
+        had_tools = any(record.type == "tool_result" for record in turn.stored.history)
+        made = prompt(turn.profile.instructions, index, list(offered.values()), had_tools=had_tools)
         last = next((record for record in reversed(turn.stored.history) if record.type == "prompt"), None)
         if last is None or last.data["hash"] != made.hash:
             await turn.write(Record("prompt", now_ms(), {"hash": made.hash, "turn": turn.id}))

@@ -123,7 +123,7 @@ class Desk:
         command = command_of(events[0]) if events else None
         if command:
             await self._command(turn, adapter, events[0], *command)
-        elif not any(event.text.strip() or event.attachments for event in events):
+        elif all(event.is_empty for event in events):
             await self._finish(turn, adapter, say("message.empty", turn.language), notice=True)
         else:
             await self._answer(turn, adapter)

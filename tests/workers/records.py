@@ -1,0 +1,50 @@
+"""Records as a conversation has them, short to write."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gateway.conversation.key import ConversationKey
+from gateway.conversation.records import Record
+from gateway.events import Actor, Event
+
+WHERE = ConversationKey("c", "room", "t")
+
+
+def said(text: str, turn: str = "turn", name: str = "Max", *, direct: bool = False) -> Record:
+    event = Event(
+        kind="message",
+        conversation=WHERE,
+        actor=Actor("u1", name),
+        dedupe_keys=(text,),
+        at_ms=0,
+        text=text,
+        is_direct=direct,
+    )
+    return Record("event", 0, {"turn": turn, "event": json.loads(event.dump())})
+
+
+def answer(step: int, *blocks: dict[str, Any], stop_reason: str = "end_turn", **more: Any) -> Record:
+    data = {"step": step, "content": list(blocks), "stop_reason": stop_reason, "usage": {}, "model": "m", **more}
+    return Record("answer", 0, data)
+
+
+def words(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def use(tool_id: str, name: str = "tool", **arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": tool_id, "name": name, "input": arguments}
+
+
+def result(step: int, tool_id: str, text: str = "fine", **more: Any) -> Record:
+    return Record("tool_result", 0, {"step": step, "id": tool_id, "name": "tool", "text": text, **more})
+
+
+def start(step: int, tool_id: str) -> Record:
+    return Record("tool_start", 0, {"step": step, "id": tool_id, "name": "tool"})
+
+
+def skill(text: str) -> Record:
+    return Record("skill", 0, {"id": "s", "tier": "org", "hash": "h", "text": text, "characters": len(text)})
