@@ -70,7 +70,7 @@ class Registration:
         self._worker = LoopWorker(
             [self._queue], name=self.name, connection=self._redis, serializer=JSONSerializer, worker_ttl=TTL_S
         )
-        self._worker.bootstrap(logging_level=None)
+        self._worker.bootstrap(logging_level="WARNING")
         self._beaten_s = time.monotonic()
 
     def _look(self, busy: bool, draining: bool) -> bool:
