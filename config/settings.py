@@ -259,7 +259,7 @@ class ModelSettings(Section):
     retry_for_s: float = Field(60.0, ge=0)
     """How long a turn goes on trying while the model is away, before the person gets a notice."""
     cache: bool = True
-    """Mark the stable beginning of each request for the provider's prompt cache."""
+    """Mark each request for the provider's prompt cache (the top-level `cache_control`); off for servers that refuse it."""
 
     @field_validator("headers", mode="before")
     @classmethod

@@ -123,6 +123,7 @@ class AnthropicModel:
 
     def __init__(self, settings: ModelSettings) -> None:
         self._name = settings.name
+        self._caches = settings.cache
         self._key = settings.api_key.get_secret_value() if settings.api_key else ""
         self._base_url = (settings.base_url or DEFAULT_BASE_URL).rstrip("/").removesuffix("/v1")
         self._client = AsyncAnthropic(
@@ -152,7 +153,9 @@ class AnthropicModel:
 
     async def stream(self, request: Request) -> AsyncIterator[TextDelta | Answer]:
         """Pieces of text, at last the `Answer`. Raises `ModelError`, also after some text was given."""
-        body = {"model": request.model, "max_tokens": request.max_tokens, "stream": True}
+        body: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens, "stream": True}
+        if self._caches:
+            body["cache_control"] = {"type": "ephemeral"}  # one for the whole: earlier bytes stay as they were
         for part in ("tools", "system"):
             if given := getattr(request, part):
                 body[part] = given

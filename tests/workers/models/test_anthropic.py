@@ -377,7 +377,7 @@ async def test_the_next_request_begins_with_the_bytes_of_the_one_before() -> Non
         first, second = (asked.body for asked in server.asked)
     assert second.startswith(first.removesuffix(b"]}"))
     assert server.asked[0].request == {
-        "model": "fake", "max_tokens": 100, "stream": True, "tools": [TOOL],
+        "model": "fake", "max_tokens": 100, "stream": True, "cache_control": {"type": "ephemeral"}, "tools": [TOOL],
         "system": [{"type": "text", "text": "Be brief."}], "messages": HELLO,
     }  # fmt: skip
 
@@ -488,3 +488,13 @@ async def test_a_call_after_text_gives_both() -> None:
 
 def wire(events: list[dict[str, Any]]) -> Reply:
     return Reply(raw=b"".join(f"event: {e['type']}\r\ndata: {json.dumps(e)}\r\n\r\n".encode() for e in events))
+
+
+async def test_requests_are_marked_for_the_prompt_cache_unless_the_settings_say_no() -> None:
+    for wanted, mark in ((True, {"type": "ephemeral"}), (False, None)):
+        async with FakeModel(says("ok")) as server, opened(server.url, cache=wanted) as model:
+            _ = [piece async for piece in model.stream(asks())]
+            assert server.asked[0].request.get("cache_control") == mark
+            assert b'"cache_control"' not in server.asked[0].body.partition(b'"messages"')[2], (
+                "messages stay as they were"
+            )
