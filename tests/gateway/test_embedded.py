@@ -140,17 +140,23 @@ async def answer_of(url: str) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent is gone")
-async def test_kill_9_of_the_owner_ends_the_server_and_loses_nothing_that_was_acknowledged(settings: Settings) -> None:
+@pytest.mark.parametrize("server_too", [False, True], ids=["owner", "owner and server"])
+async def test_kill_9_of_the_owner_ends_the_server_and_loses_nothing_that_was_acknowledged(
+    settings: Settings, server_too: bool
+) -> None:
     owner = await asyncio.create_subprocess_exec(
         sys.executable, "-c", OWNER, settings.data, stdout=asyncio.subprocess.PIPE
     )
     assert owner.stdout
     for _ in range(300):
         await owner.stdout.readline()
+    server = await pid_of(redis_url(settings))
     owner.kill()
+    if server_too:
+        os.kill(server, signal.SIGKILL)
     acknowledged = 300 + (await owner.stdout.read()).count(b"\n")
     await owner.wait()
-    await until(lambda: not module._listens(socket_path(settings.data)))
+    await until(lambda: not is_alive(server))
     async with embedded(settings) as url, client(url) as redis:
         assert await redis.dbsize() >= acknowledged
 
