@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 from config.loading import Loaded
 from config.settings import Settings
 from gateway.bell import Bell, open_bell
+from gateway.checks import check_server
 from gateway.connections import adapters
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Event
@@ -23,6 +24,7 @@ from gateway.feed import Feed
 from gateway.intake import Intake
 from gateway.logs import log
 from gateway.platforms import Adapter, ConnectionRefused, HttpReply, Malformed, Outside, RawRequest, Unauthorized
+from gateway.serving import refuse_unfit
 from gateway.store import Layout, Store, Unreachable, open_store
 from gateway.web.chat import add_chat
 
@@ -31,6 +33,12 @@ logger = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 BELL_WAIT_S = 2.0
+BROKEN_BODY = (
+    aiohttp.ClientPayloadError,
+    aiohttp.http_exceptions.HttpProcessingError,
+    web.RequestPayloadError,
+    ValueError,
+)
 IDENTITY_RETRY_S = 30.0
 
 
@@ -84,8 +92,11 @@ class Gateway:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._opened = False
+        self._leaving = False
+        self._opening: asyncio.Task[None] | None = None
+        self._reading: set[asyncio.Timeout] = set()
         self.app = web.Application(
-            middlewares=[plain_errors], client_max_size=parts.settings.gateway.body_max_bytes, logger=logger
+            middlewares=[self._answered], client_max_size=parts.settings.gateway.body_max_bytes, logger=logger
         )
         self.app.add_routes(
             [
@@ -96,10 +107,35 @@ class Gateway:
         )
         if parts.settings.chat.enabled:
             add_chat(self.app, parts.settings, parts.adapters["web"], parts.intake, parts.store, parts.feed)
+        self.app.on_shutdown.append(self._end_reading)
         self.app.cleanup_ctx.append(self._lifetime)
 
+    async def until(self, stop: asyncio.Event) -> None:
+        """Until told to stop. Raises `Unfit` or `WrongPartitions` if Redis turns out to be none that we may use."""
+        if self._opening is None:
+            raise RuntimeError("the app is not set up")
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait([stopped, self._opening], return_when=asyncio.FIRST_COMPLETED)
+            if self._opening.done():
+                self._opening.result()
+            await stopped
+        finally:
+            stopped.cancel()
+
+    def leave(self) -> None:
+        """Take nothing new: requests that begin from now on get 503, others end as usual."""
+        self._leaving = True
+
+    async def _end_reading(self, _: web.Application) -> None:
+        """Bodies that are still on their way will not arrive: aiohttp reads no more."""
+        for waiting in self._reading:
+            if not waiting.expired():
+                waiting.reschedule(0)
+
     async def _lifetime(self, _: web.Application) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(self._open(), name="open")]
+        self._opening = asyncio.create_task(self._open(), name="open")
+        tasks = [self._opening]
         tasks += [
             asyncio.create_task(introduce(name, adapter), name=f"identity {name}")
             for name, adapter in self._parts.adapters.items()
@@ -111,9 +147,10 @@ class Gateway:
         await self._parts.close()
 
     async def _open(self) -> None:
-        """Learn the epoch as soon as Redis answers; until then webhooks get 503."""
+        """Look at Redis, and learn the epoch, as soon as it answers; until then webhooks get 503."""
         while not self._opened:
             try:
+                await refuse_unfit(self._parts.store, self._parts.settings)
                 if await self._parts.mailbox.open():
                     log(
                         logger,
@@ -131,12 +168,14 @@ class Gateway:
         return web.json_response({"ok": True})
 
     async def readyz(self, _: web.Request) -> web.Response:
-        """Redis is there, with the data that we know, and somebody works."""
-        state = {"redis": False, "data": False, "workers": 0}
+        """Redis is there, is fit for messages, has the data that we know, and somebody works."""
+        state = {"redis": False, "fit": False, "data": False, "workers": 0}
         with suppress(Unreachable, TimeoutError):
             async with asyncio.timeout(self._parts.settings.gateway.accept_timeout_s):
                 state["data"] = self._opened and await self._parts.mailbox.is_warm()
                 state["redis"] = True
+                findings = await check_server(self._parts.store.redis, self._parts.settings)
+                state["fit"] = all(one.level != "fail" for one in findings)
                 state["workers"] = len(await self._parts.mailbox.workers())
         ready = all(state.values())
         return web.json_response({"ready": ready, **state}, status=200 if ready else 503)
@@ -146,18 +185,16 @@ class Gateway:
         name = request.match_info["connection"]
         adapter = self._parts.adapters.get(name)
         if adapter is None or name == "web":
-            there = ", ".join(f"/webhooks/{one}" for one in self._parts.adapters if one != "web") or "none configured"
-            log(logger, "no such connection", path=request.path, there=there)
-            return refusal(404, "no such connection")
-        if request.method not in {"POST", "GET"}:
-            return refusal(405, "method not allowed")
-        raw = await raw_request(request, self._parts.settings.gateway.body_timeout_s)
+            raise web.HTTPNotFound(reason="no such connection")
+        if request.method not in adapter.capabilities.methods:
+            raise web.HTTPMethodNotAllowed(request.method, adapter.capabilities.methods)
+        raw = await self._read(request)
         try:
             adapter.verify(raw, time.time())
             handshake = adapter.handshake(raw)
             if handshake is not None:
                 return reply(handshake)
-            return await self._store(adapter, adapter.parse(raw, time.time()))
+            return await self._store(name, adapter, adapter.parse(raw, time.time()))
         except Unauthorized as why:
             log(logger, "refused", level=logging.WARNING, connection=name, reason=str(why))
             return refusal(401, "unauthorized")
@@ -165,8 +202,34 @@ class Gateway:
             log(logger, "refused", level=logging.WARNING, connection=name, reason=str(why))
             return refusal(400, "malformed")
 
-    async def _store(self, adapter: Adapter, events: Sequence[Event]) -> web.Response:
+    async def _read(self, request: web.Request) -> RawRequest:
+        """The request with its body, within the limits of size (413) and time (408); a broken encoding is 400."""
+        length, limit = request.content_length or 0, self._parts.settings.gateway.body_max_bytes
+        if length > limit:
+            raise web.HTTPRequestEntityTooLarge(limit, length)
+        try:
+            if request.content.is_eof():  # it came with the head, as a webhook's does: nothing to wait for
+                body = await request.read()
+            else:
+                body = await self._read_on(request)
+        except TimeoutError as error:
+            raise (web.HTTPServiceUnavailable if self._leaving else web.HTTPRequestTimeout) from error
+        except BROKEN_BODY as error:
+            raise web.HTTPBadRequest(reason="broken body") from error
+        return RawRequest(request.method, request.path, dict(request.query), CIMultiDict(request.headers), body)
+
+    async def _read_on(self, request: web.Request) -> bytes:
+        async with asyncio.timeout(self._parts.settings.gateway.body_timeout_s) as waiting:
+            self._reading.add(waiting)
+            try:
+                return await request.read()
+            finally:
+                self._reading.discard(waiting)
+
+    async def _store(self, name: str, adapter: Adapter, events: Sequence[Event]) -> web.Response:
         """Success only when all of them are in Redis, or were before; else 503, so that the platform sends again."""
+        if not events:
+            log(logger, "message", outcome="ignored", reason="no event that we serve", connection=name)
         try:
             async with asyncio.timeout(self._parts.settings.gateway.accept_timeout_s):
                 received = await self._parts.intake.receive(events)
@@ -177,20 +240,36 @@ class Gateway:
             return refusal(503, "try again")
         return reply(adapter.acknowledge(events))
 
+    @web.middleware
+    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Errors are short JSON; what they mean stands in the log."""
+        try:
+            if self._leaving:
+                raise web.HTTPServiceUnavailable
+            return await handler(request)
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            fields = {"path": request.path, "method": request.method, "status": error.status}
+            if error.status == 404:
+                fields["there"] = self._addresses()
+            log(logger, "refused", logging.INFO, error=None, **fields)
+            answer = refusal(error.status, error.reason.lower())
+            if allowed := error.headers.get("Allow"):
+                answer.headers["Allow"] = allowed
+            if error.status in {408, 413, 503}:
+                answer.force_close()
+            return answer
+        except ConnectionError:
+            log(logger, "the sender went away", path=request.path, method=request.method)
+            raise
+        except Exception as error:  # noqa: BLE001  # nobody is told more than that
+            log(logger, "request failed", logging.ERROR, error=error, path=request.path, method=request.method)
+            return refusal(500, "internal error")
 
-async def raw_request(request: web.Request, timeout_s: float) -> RawRequest:
-    """The request with its body, within the limits of size (413) and time (408); a broken encoding is 400."""
-    try:
-        if request.content.is_eof():  # it came with the head, as a webhook's does: nothing to wait for
-            body = await request.read()
-        else:
-            async with asyncio.timeout(timeout_s):
-                body = await request.read()
-    except TimeoutError as error:
-        raise web.HTTPRequestTimeout from error
-    except (aiohttp.ClientPayloadError, aiohttp.http_exceptions.HttpProcessingError, ValueError) as error:
-        raise web.HTTPBadRequest(reason="broken body") from error
-    return RawRequest(request.method, request.path, dict(request.query), CIMultiDict(request.headers), body)
+    def _addresses(self) -> str:
+        """Where platforms may send to, for an operator who looks for a wrong address."""
+        return ", ".join(f"/webhooks/{one}" for one in self._parts.adapters if one != "web") or "none configured"
 
 
 def reply(answer: HttpReply) -> web.Response:
@@ -201,22 +280,6 @@ def reply(answer: HttpReply) -> web.Response:
 
 def refusal(status: int, error: str) -> web.Response:
     return web.json_response({"error": error}, status=status)
-
-
-@web.middleware
-async def plain_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Errors are short JSON; what they mean stands in the log."""
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        if error.status < 400:
-            raise
-        log(logger, "refused", path=request.path, method=request.method, status=error.status)
-        headers = {"Connection": "close"} if error.status in {408, 413} else None
-        return web.json_response({"error": error.reason}, status=error.status, headers=headers)
-    except Exception:
-        logger.exception("request failed: %s %s", request.method, request.path)
-        return refusal(500, "internal error")
 
 
 async def introduce(name: str, adapter: Adapter) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+import os
+import signal
+from collections.abc import Callable, Coroutine
 from importlib.util import find_spec
 from typing import Any
+
+from redis.exceptions import RedisError
 
 from config.settings import Settings
 from gateway.checks import check_server
 from gateway.logs import log
-from gateway.store import Store
+from gateway.store import Store, Unreachable
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +34,27 @@ def run_loop(main: Coroutine[Any, Any, None]) -> None:
         asyncio.run(main)
 
 
+def on_stop_signals(stop: Callable[[], None]) -> None:
+    """SIGINT and SIGTERM call `stop`; the second one ends the process at once, and loses nothing either."""
+    loop = asyncio.get_running_loop()
+    heard: list[int] = []
+
+    def hear(number: int) -> None:
+        heard.append(number)
+        if len(heard) > 1:
+            os._exit(130)
+        stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, hear, number)
+
+
 async def refuse_unfit(store: Store, settings: Settings) -> None:
-    """Look at the server once, at start: warn, or refuse. Raises `Unfit`."""
+    """Look at the server once, at start: warn, or refuse. Raises `Unfit`, and `Unreachable` if there is none to look at."""
+    try:
+        await store.redis.ping()
+    except (RedisError, OSError, TimeoutError) as error:
+        raise Unreachable(f"{type(error).__name__}: {error}") from error
     findings = await check_server(store.redis, settings)
     for finding in findings:
         if finding.level == "warn":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 
 import click
 from aiohttp import web
@@ -16,7 +15,8 @@ from gateway.cli import Stop, pass_loaded
 from gateway.conversation.mailbox import WrongPartitions
 from gateway.embedded import NoServer, redis_url
 from gateway.logs import log, start_logging
-from gateway.serving import run_loop
+from gateway.server import Runner
+from gateway.serving import Unfit, on_stop_signals, run_loop
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def gateway(loaded: Loaded, port: int | None, shared: bool) -> None:
         )
     except OSError as error:
         raise Stop(f"port {port or settings.gateway.port} on {settings.gateway.host}: {error.strerror}") from None
-    except (NoServer, WrongPartitions) as error:
+    except (NoServer, WrongPartitions, Unfit) as error:
         raise Stop(f"{error}") from None
 
 
@@ -49,23 +49,16 @@ async def _serve(loaded: Loaded, port: int, shared: bool) -> None:
     url = redis_url(settings)
     rq_url = settings.rq.url.get_secret_value() if settings.rq.url else url
     parts = await open_parts(loaded, url, rq_url)
-    runner = web.AppRunner(
-        Gateway(parts).app,
-        access_log=None,
-        handle_signals=False,
-        shutdown_timeout=settings.gateway.shutdown_s,
-        keepalive_timeout=75,
-    )
+    gateway = Gateway(parts)
+    runner = Runner(gateway, settings.gateway.shutdown_s)
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await runner.setup()
-    site = web.TCPSite(runner, settings.gateway.host, port, reuse_port=shared or None, backlog=1_024)
+    on_stop_signals(stop.set)
     try:
+        await runner.setup()
+        site = web.TCPSite(runner, settings.gateway.host, port, reuse_port=shared or None, backlog=1_024)
         await site.start()
         log(logger, "gateway ready", address=site.name)
-        await stop.wait()
+        await gateway.until(stop)
         log(logger, "gateway stops")
     finally:
-        await runner.cleanup()
+        await runner.stop()

@@ -123,6 +123,8 @@ class Capabilities:
     """The same key twice is one message."""
     look_back: bool = False
     """`find` can tell whether a message of ours is there."""
+    methods: frozenset[str] = frozenset({"POST"})
+    """How it calls us: anything else is 405."""
 
 
 class Adapter(Protocol):

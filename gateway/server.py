@@ -1,0 +1,81 @@
+"""The HTTP server beneath the app, where aiohttp's own leaves something open.
+
+What is not even HTTP gets a short JSON answer and one line in the log, like every other refusal, and a stop resets
+nobody: who is being answered is answered, who comes meanwhile over an open connection gets 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from gateway.app import Gateway, refusal
+from gateway.logs import log
+
+logger = logging.getLogger(__name__)
+
+KEEP_ALIVE_S: Final = 75
+"""Longer than the usual proxy keeps an idle connection: it is the proxy that closes, and so no request is lost."""
+LINGER_S: Final = 2.0
+"""How long the rest of a refused body is read, so that the sender sees the answer instead of a reset."""
+LEAVE_S: Final = 0.5
+"""How long open connections stay after a stop, for requests that are on their way."""
+
+
+class Runner(web.AppRunner):
+    """Serves a gateway."""
+
+    def __init__(self, gateway: Gateway, shutdown_s: float) -> None:
+        self._gateway = gateway
+        self._leave_s = min(LEAVE_S, shutdown_s / 4)
+        super().__init__(
+            gateway.app,
+            access_log=None,
+            handle_signals=False,
+            # aiohttp waits twice so long: for handlers to end, and for those that it then cancels
+            shutdown_timeout=(shutdown_s - self._leave_s) / 2,
+            keepalive_timeout=KEEP_ALIVE_S,
+            lingering_time=LINGER_S,
+        )
+
+    async def stop(self) -> None:
+        """Leave the port to others at once, end what is open, clean up."""
+        await asyncio.sleep(0)  # whoever is connected by now is accepted, not reset
+        for site in list(self.sites):
+            await site.stop()
+        self._gateway.leave()
+        deadline = asyncio.get_running_loop().time() + self._leave_s
+        while self.server and self.server.connections and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # connections end without telling anybody
+        await self.cleanup()
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return _Server(made.request_handler, request_factory=made.request_factory, **made._kwargs)  # noqa: SLF001  # there is no other way in
+
+
+class _Server(web.Server):
+    def __call__(self) -> RequestHandler:
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+class _Connection(RequestHandler):
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What could not be read as HTTP. aiohttp would repeat it to the sender, and log it with a traceback."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("half an answer has left already") from exc
+        level = logging.ERROR if status >= 500 else logging.INFO
+        log(logger, "no HTTP", level=level, status=status, peer=request.remote, reason=(message or repr(exc))[:200])
+        answer = refusal(status, "bad request" if status < 500 else "internal error")
+        answer.force_close()
+        return answer
