@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from gateway.commands import command_of, find
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Event
 from gateway.logs import log
+from gateway.store import Unreachable
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +23,8 @@ logger = logging.getLogger(__name__)
 class Received:
     """What became of one event."""
 
-    state: Literal["new", "known", "full", "cold", "ignored"]
+    state: Literal["new", "known", "full", "cold", "away", "ignored"]
+    """All but `new`, `known` and `ignored` come again. `away`: nobody knows whether it was stored; then it is known."""
     reason: str = ""
 
 
@@ -39,21 +42,16 @@ class Intake:
         It ends with the first that can't be stored now: the platform sends all again, and the stored ones are known.
         """
         received: list[Received] = []
-        for event in events:
-            one = await self._receive(event)
-            log(
-                logger,
-                "message",
-                outcome=one.state,
-                reason=one.reason,
-                connection=event.conversation.connection,
-                channel=event.conversation.channel,
-                conversation=event.conversation.id,
-                message=event.message_id,
-                kind=event.kind,
-            )
+        for at, event in enumerate(events):
+            try:
+                one = await self._receive(event)
+            except (Unreachable, asyncio.CancelledError):
+                _tell(events[at:], Received("away", "redis did not answer in time"))
+                raise
+            _tell([event], one)
             received.append(one)
             if one.state in {"full", "cold"}:
+                _tell(events[at + 1 :], Received("away", "one before it could not be stored"))
                 break
         return received
 
@@ -92,3 +90,18 @@ class Intake:
         if key.thread and profile.thread_follow and await self._mailbox.has_answered(key):
             return ""
         return "not addressed"
+
+
+def _tell(events: Sequence[Event], became: Received) -> None:
+    for event in events:
+        log(
+            logger,
+            "message",
+            outcome=became.state,
+            reason=became.reason,
+            connection=event.conversation.connection,
+            channel=event.conversation.channel,
+            conversation=event.conversation.id,
+            message=event.message_id,
+            kind=event.kind,
+        )
