@@ -17,7 +17,7 @@ from gateway.conversation.records import Record
 from gateway.events import Actor, Event
 
 CONNECTION = "hooks"
-WORDS = "the quick brown fox jumps over the lazy dog and writes down what it saw on the other side of the river "
+WORDS = "the quick brown fox jumps over the lazy dog and writes down what it saw on the other side of the river."
 HISTORY = 20
 
 _numbers = itertools.count()

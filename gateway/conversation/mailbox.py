@@ -358,7 +358,7 @@ class Mailbox:
             key=of_parts(json.loads(parts)),
             seq=int(seq or 0),
             turn=json.loads(turn) if turn else None,
-            history=[Record.load(line) for line in history],
+            history=Record.load_all(history),
             rows=sorted(rows, key=lambda row: row.order),
             inbox=inbox,
             control=control,

@@ -7,6 +7,7 @@ JSON line with its version; unknown fields and types of a later version are kept
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,6 +39,14 @@ class Record:
 
     @classmethod
     def load(cls, line: str | bytes) -> Record:
-        data = json.loads(line)
+        return cls._of(json.loads(line))
+
+    @classmethod
+    def load_all(cls, lines: Sequence[bytes]) -> list[Record]:
+        """The same of many lines. Read as one text they share the strings of their keys: half the memory of a history."""
+        return [cls._of(data) for data in json.loads(b"[%b]" % b",".join(lines))]
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> Record:
         data.pop("v", None)
         return cls(data.pop("type"), data.pop("at"), data)
