@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 BELL_WAIT_S = 2.0
+CLOSE_S = 1.0
 BROKEN_BODY = (
     aiohttp.ClientPayloadError,
     aiohttp.http_exceptions.HttpProcessingError,
@@ -56,9 +57,11 @@ class Parts:
     intake: Intake
 
     async def close(self) -> None:
+        """Within `CLOSE_S`: nobody waits for an answer any more, and a bell is a hint."""
         await self.feed.close()
-        await self.bell.close()
-        await self.store.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await asyncio.gather(self.bell.close(), self.store.close())
         await self.http.close()
 
 
@@ -172,8 +175,9 @@ class Gateway:
         state = {"redis": False, "fit": False, "data": False, "workers": 0}
         with suppress(Unreachable, TimeoutError):
             async with asyncio.timeout(self._parts.settings.gateway.accept_timeout_s):
-                state["data"] = self._opened and await self._parts.mailbox.is_warm()
+                is_warm = await self._parts.mailbox.is_warm()
                 state["redis"] = True
+                state["data"] = self._opened and is_warm
                 findings = await check_server(self._parts.store.redis, self._parts.settings)
                 state["fit"] = all(one.level != "fail" for one in findings)
                 state["workers"] = len(await self._parts.mailbox.workers())

@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from gateway.app import Gateway, refusal
+from gateway.app import CLOSE_S, Gateway, refusal
 from gateway.logs import log
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Runner(web.AppRunner):
             access_log=None,
             handle_signals=False,
             # aiohttp waits twice so long: for handlers to end, and for those that it then cancels
-            shutdown_timeout=(shutdown_s - self._leave_s) / 2,
+            shutdown_timeout=max(0.0, shutdown_s - self._leave_s - CLOSE_S) / 2,
             keepalive_timeout=KEEP_ALIVE_S,
             lingering_time=LINGER_S,
         )
