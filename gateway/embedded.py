@@ -148,6 +148,8 @@ async def embedded(settings: Settings) -> AsyncIterator[str]:
             watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watch
+            if place.parent != data:
+                shutil.rmtree(place.parent, ignore_errors=True)
 
 
 @contextmanager
