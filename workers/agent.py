@@ -50,6 +50,8 @@ class Agent:
         self._settings = settings
         self._model = model
         self._tools = tools
+        self._prompts: dict[tuple[str, bool], tuple[Catalogue, Prompt]] = {}
+        """The last one of each profile: turns share it, and it is made anew when the skills have changed."""
 
     async def answer(self, turn: Turn, catalogue: Catalogue, live: Live) -> tuple[Record, str]:
         """Go on with the turn until the model has answered: the record of its answer, not yet written, and the reply.
@@ -97,9 +99,12 @@ class Agent:
         return {name: self._tools[name] for name in names if name != "load_skill" or catalogue.skills}
 
     async def _prompt(self, turn: Turn, catalogue: Catalogue, offered: Mapping[str, Tool]) -> Prompt:
-        index = section(catalogue, self._settings.skills.index_max_tokens) if "load_skill" in offered else ""
         had_tools = any(record.type == "tool_result" for record in turn.stored.history)
-        made = prompt(turn.profile.instructions, index, list(offered.values()), had_tools=had_tools)
+        known, made = self._prompts.get((turn.profile.name, had_tools), (None, None))
+        if made is None or known is not catalogue:
+            index = section(catalogue, self._settings.skills.index_max_tokens) if "load_skill" in offered else ""
+            made = prompt(turn.profile.instructions, index, list(offered.values()), had_tools=had_tools)
+            self._prompts[turn.profile.name, had_tools] = (catalogue, made)
         last = next((record for record in reversed(turn.stored.history) if record.type == "prompt"), None)
         if last is None or last.data["hash"] != made.hash:
             await turn.write(Record("prompt", now_ms(), {"hash": made.hash, "turn": turn.id}))
@@ -116,8 +121,10 @@ class Agent:
             tools=list(asked.tools),
             max_tokens=self._settings.model.answer_max_tokens,
         )
+        answering = self._stream(request, live)
+        del request  # nobody needs it once it is on its way, and many turns wait at once
         try:
-            answer = await self._unless_called(turn, self._stream(request, live), interrupts=True)
+            answer = await self._unless_called(turn, answering, interrupts=True)
         except ModelError as error:
             live.drop()
             await self._failed(turn, error)
@@ -133,7 +140,9 @@ class Agent:
         return answer
 
     async def _stream(self, request: Request, live: Live) -> Answer:
-        async for piece in self._model.stream(request):
+        pieces = self._model.stream(request)
+        del request
+        async for piece in pieces:
             if isinstance(piece, TextDelta):
                 live.add(piece.text)
             else:
@@ -263,7 +272,8 @@ class Agent:
 
 
 def spent(usage: Mapping[str, int]) -> int:
-    return sum(usage.values())
+    """Tokens that count against the limit: what was read from the provider's cache does not."""
+    return sum(tokens for name, tokens in usage.items() if name != "cache_read_tokens")
 
 
 def talk_of(inbox: Sequence[bytes]) -> list[bytes]:

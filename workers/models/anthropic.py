@@ -153,14 +153,9 @@ class AnthropicModel:
 
     async def stream(self, request: Request) -> AsyncIterator[TextDelta | Answer]:
         """Pieces of text, at last the `Answer`. Raises `ModelError`, also after some text was given."""
-        body: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens, "stream": True}
-        if self._caches:
-            body["cache_control"] = {"type": "ephemeral"}  # one for the whole: earlier bytes stay as they were
-        for part in ("tools", "system"):
-            if given := getattr(request, part):
-                body[part] = given
-        body["messages"] = request.messages
-        response = await self._post("/v1/messages", body, stream=True)
+        content = _written(self._body(request))
+        del request  # many turns wait here at once, and the bytes are all that is needed
+        response = await self._post("/v1/messages", content, stream=True)
         growing = Growing()
         try:
             with self._faults_named():
@@ -183,13 +178,13 @@ class AnthropicModel:
         body: dict[str, Any] = {"model": self._name, "messages": [{"role": "user", "content": "Hello"}]}
         began = time.monotonic()
         try:
-            response = await self._post("/v1/messages/count_tokens", body, stream=False)
+            response = await self._post("/v1/messages/count_tokens", _written(body), stream=False)
             how = "counted a word's tokens"
             _demand_json(response, "input_tokens")
         except ModelError as error:
             if error.kind not in {"not_found", "bad_request", "broken"}:
                 raise
-            response = await self._post("/v1/messages", {**body, "max_tokens": 1}, stream=False)
+            response = await self._post("/v1/messages", _written({**body, "max_tokens": 1}), stream=False)
             how = "answered a word"
             _demand_json(response, "content")
         return f"{self._name} at {self._base_url} {how} in {(time.monotonic() - began) * 1000:.0f} ms"
@@ -217,16 +212,17 @@ class AnthropicModel:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ModelError(f"the stream is not the Messages API's: {error!r}", passing=True, kind="broken") from None
 
-    async def _post(self, path: str, body: dict[str, Any], *, stream: bool) -> httpx2.Response:
-        try:
-            # "replace": half a surrogate pair can't be sent, and must not make a conversation unanswerable for ever.
-            content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
-                "utf-8", "replace"
-            )
-        except (ValueError, TypeError, RecursionError) as error:
-            raise ModelError(
-                f"the request can't be written as JSON: {error}", passing=False, kind="bad_request"
-            ) from None
+    def _body(self, request: Request) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens, "stream": True}
+        if self._caches:
+            body["cache_control"] = {"type": "ephemeral"}  # one for the whole: earlier bytes stay as they were
+        for part in ("tools", "system"):
+            if given := getattr(request, part):
+                body[part] = given
+        body["messages"] = request.messages
+        return body
+
+    async def _post(self, path: str, content: bytes, *, stream: bool) -> httpx2.Response:
         try:
             response = await self._client.post(
                 path,
@@ -274,6 +270,15 @@ class AnthropicModel:
         hidden = text.replace(self._key, "[key]") if self._key else text
         line = " ".join(hidden.split())
         return line if len(line) <= longest else line[:longest] + " ..."
+
+
+def _written(body: dict[str, Any]) -> bytes:
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ModelError(f"the request can't be written as JSON: {error}", passing=False, kind="bad_request") from None
+    # "replace": half a surrogate pair can't be sent, and must not make a conversation unanswerable for ever.
+    return text.encode("utf-8", "replace")
 
 
 async def _read_out(events: AsyncIterator[Any]) -> None:
