@@ -42,7 +42,7 @@ class Limits(Section):
     turn_s: float = Field(600.0, gt=0)
     """Time that a turn works; waiting for people does not count."""
     turn_tokens: int = Field(400_000, ge=1)
-    """Input and output tokens of all model calls of a turn together."""
+    """Input and output tokens of all model calls of a turn together; what came from the provider's cache is free."""
 
 
 class Profile(Section):

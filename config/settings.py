@@ -270,6 +270,17 @@ class ModelSettings(Section):
         return given
 
 
+    @model_validator(mode="after")
+    def _the_service_wants_a_key(self) -> Self:
+        if self.provider == "anthropic" and self.base_url is None and self.api_key is None:
+            raise PydanticCustomError(
+                "across",
+                "wanted: {wanted}",
+                {"key": "api_key", "wanted": "$NAME of the key (ANTHROPIC_API_KEY is read as well), or a base_url"},
+            )
+        return self
+
+
 class WebFetchSettings(Section):
     """The tool `web_fetch`."""
 

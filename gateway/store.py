@@ -95,13 +95,16 @@ class Store:
             await asyncio.sleep(0)
             while self._asked:
                 batch, self._asked = self._asked, []
-                await self._send(batch)
+                wanted = [ask for ask in batch if not ask.answer.done()]  # who gave up waiting is not served late
+                await self._send(wanted)
         finally:
             self._flush = None
             for ask in self._asked:
                 _fail(ask, Unreachable("closed"))
 
     async def _send(self, batch: Sequence[_Ask]) -> None:
+        if not batch:
+            return
         try:
             answers = await self._exchange(batch)
             unknown = [ask for ask, answer in zip(batch, answers, strict=True) if isinstance(answer, NoScriptError)]

@@ -18,6 +18,7 @@ from gateway.logs import log
 from skills.library import Catalogue
 from workers.delivery import Live
 from workers.moves import Pending
+from workers.rendering import in_context
 from workers.tools import Call, Tool, ToolError, ToolResult
 from workers.turn import Turn, stable_key
 
@@ -103,7 +104,7 @@ class Calls:
             channel=self._turn.stored.key.channel_id,
             key=stable_key(self._turn.id, str(call.step), call.id),
             catalogue=self._catalogue,
-            history=tuple(self._turn.stored.history),
+            history=tuple(in_context(self._turn.stored.history)),
         )
         try:
             async with asyncio.timeout(self._settings.timeout_s):
@@ -114,9 +115,17 @@ class Calls:
             return ToolResult(f"{call.name} took longer than {self._settings.timeout_s:g} s.", untrusted=False), True
         except Lost:
             raise
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return self._broke(call, error)  # it cancelled itself
         except Exception as error:  # noqa: BLE001  # a broken tool must not take the turn with it
-            log(logger, "tool broke", level=logging.ERROR, error=error, name=call.name)
-            return ToolResult(f"{call.name} failed inside; nothing is known of its outcome.", untrusted=False), True
+            return self._broke(call, error)
+
+    def _broke(self, call: Pending, error: BaseException) -> tuple[ToolResult, bool]:
+        log(logger, "tool broke", level=logging.ERROR, error=error, name=call.name)
+        return ToolResult(f"{call.name} failed inside; nothing is known of its outcome.", untrusted=False), True
 
     def _why_not(self, call: Pending) -> str | None:
         """Why a call does not run: not allowed, arguments wrong, or begun before by somebody who died."""

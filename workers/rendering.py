@@ -64,7 +64,7 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
     """
     rendered: list[dict[str, Any]] = []
     waiting = _Batch()
-    for record in _kept(_since_cleared(records)):
+    for record in in_context(records):
         match record.type:
             case "answer":
                 content = [block for block in record.data["content"] if not _blank(block)]
@@ -103,6 +103,11 @@ class _Batch:
         blocks += [{"type": "text", "text": text} for text in self.talk]
         self.expected, self.results, self.skills, self.talk = [], {}, [], []
         return blocks
+
+
+def in_context(records: Sequence[Record]) -> list[Record]:
+    """The records that count for what is sent: since the last `cleared`, without turns that were buried."""
+    return _kept(_since_cleared(records))
 
 
 def _since_cleared(records: Sequence[Record]) -> Sequence[Record]:

@@ -238,9 +238,7 @@ class Mailbox:
     ) -> Accepted:
         """Put one event (JSON) into the inbox, or into control, unless one of its keys is known. Raises `Unreachable`."""
         c = key.id
-        state, ring, seq = await self._run(
-            "accept",
-            self.store.layout.partition(c),
+        arguments = (
             c,
             key.channel_id,
             json.dumps(key.parts(), ensure_ascii=False),
@@ -250,6 +248,9 @@ class Mailbox:
             delay_ms,
             *(dedupe_hash(one) for one in dedupe_keys),
         )
+        state, ring, seq = await self._run("accept", self.store.layout.partition(c), *arguments)
+        if state == b"COLD" and await self.is_warm():  # an operator has adopted what is there since
+            state, ring, seq = await self._run("accept", self.store.layout.partition(c), *arguments)
         return Accepted(state.decode().lower(), bool(ring), seq)
 
     async def has_answered(self, key: ConversationKey) -> bool:

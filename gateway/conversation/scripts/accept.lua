@@ -4,9 +4,9 @@ if cold() then
 end
 local c, ch, parts, at, event, kind, delay = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7], tonumber(ARGV[8])
 local seen = key(c, 'seen')
-redis.call('ZREMRANGEBYSCORE', seen, '-inf', text(now - S.dedupe_ms))
 for i = 9, #ARGV do
-  if redis.call('ZSCORE', seen, ARGV[i]) then
+  local at = tonumber(redis.call('ZSCORE', seen, ARGV[i]) or 0)
+  if at > now - S.dedupe_ms then
     return { 'KNOWN', 0, 0 }
   end
 end
@@ -14,16 +14,17 @@ if redis.call('ZCARD', key(c, 'inbox')) + redis.call('LLEN', key(c, 'control')) 
   or tonumber(redis.call('GET', P .. 'waiting') or 0) >= S.waiting_max then
   return { 'FULL', 0, 0 } -- nothing is written, so that a retry is no duplicate
 end
+redis.call('HSET', key(c), 'channel', ch, 'parts', parts) -- first: a full server stops it here, or not at all
 for i = 9, #ARGV do
   redis.call('ZADD', seen, text(now), ARGV[i])
 end
+redis.call('ZREMRANGEBYSCORE', seen, '-inf', text(now - S.dedupe_ms))
 redis.call('PEXPIRE', seen, text(S.dedupe_ms))
 if redis.call('HDEL', key(c), 'idle') == 1 then
   for _, what in ipairs({ false, 'history', 'outbox', 'states' }) do
     redis.call('PERSIST', key(c, what or nil))
   end
 end
-redis.call('HSET', key(c), 'channel', ch, 'parts', parts)
 local seq = redis.call('HINCRBY', key(c), 'seq', 1)
 if kind == 'control' then
   redis.call('RPUSH', key(c, 'control'), event)

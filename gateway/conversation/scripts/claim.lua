@@ -2,6 +2,7 @@
 if cold() then
   return { 'COLD', {}, 0, -1 }
 end
+go_on_when_full()
 if ARGV[4] == '1' then
   redis.call('DEL', P .. 'bell') -- first, so that whoever accepts after this rings anew
 end

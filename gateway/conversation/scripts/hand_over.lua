@@ -3,6 +3,7 @@ local c = ARGV[2]
 if redis.call('HGET', key(c), 'token') ~= ARGV[3] then
   return { 'FENCED', 0 }
 end
+go_on_when_full()
 local ch = channel_of(c)
 free(c, ch)
 put(c, ch)

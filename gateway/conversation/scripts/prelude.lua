@@ -14,6 +14,12 @@ local function key(c, what)
   return P .. 'c:' .. c .. (what and ':' .. what or '')
 end
 
+-- A server at its limit stops a script at its first write of something new, and no script that has written before. So
+-- `accept`, which begins with such a write, is refused, and what was accepted goes on to its answer.
+local function go_on_when_full()
+  redis.call('PERSIST', P .. 'meta')
+end
+
 local function cold()
   return redis.call('HGET', P .. 'meta', 'epoch') ~= S.epoch
 end
@@ -71,6 +77,7 @@ end
 
 -- Every write names its token, the revision it builds on and its own id.
 local function guard(c, token, rev, wid)
+  go_on_when_full()
   local h = redis.call('HMGET', key(c), 'token', 'rev', 'last')
   local at = tonumber(h[2] or 0)
   if h[1] ~= token then

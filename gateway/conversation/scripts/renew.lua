@@ -1,4 +1,5 @@
 -- renew(c, token, c, token, ...) -> lost c's, c's with control or inbox not empty
+go_on_when_full()
 local lost, news = {}, {}
 for i = 2, #ARGV, 2 do
   local c = ARGV[i]

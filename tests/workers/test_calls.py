@@ -1,0 +1,212 @@
+"""Tool calls: refused where not allowed, intent before, result after, and what a crash left half done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from config.profiles import Profile
+from config.settings import MailboxSettings, ToolsSettings
+from gateway.conversation.mailbox import Mailbox, now_ms
+from gateway.conversation.records import Record
+from gateway.events import Actor, Event
+from gateway.platforms import Capabilities
+from gateway.store import Store
+from skills.library import scan
+from tests.harness.processes import until
+from tests.workers.records import WHERE, answer, use
+from workers.calls import Calls, cut
+from workers.delivery import Live
+from workers.moves import Run, next_move
+from workers.tools import Call, Effect, Outside, Tool, ToolError, ToolResult
+from workers.turn import Turn, begin
+
+
+class Quiet:
+    """A platform that shows no growing answer."""
+
+    capabilities = Capabilities(text_limit=1)
+
+
+class Hammer:
+    """A tool that does what a test says."""
+
+    description = "Hits."
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {"times": {"type": "integer", "description": "How often."}},
+        "required": ["times"],
+        "additionalProperties": False,
+    }
+
+    def __init__(self, outside: Outside | None = None, effect: Effect = "read") -> None:
+        del outside
+        self.name = f"hammer_{effect}"
+        self.effect: Effect = effect
+        self.ran: list[tuple[Any, str]] = []
+        self.does: Callable[[Call], Any] = lambda _: "hit"
+
+    async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
+        self.ran.append((arguments["times"], call.key))
+        done = self.does(call)
+        return ToolResult(await done if asyncio.iscoroutine(done) else done)
+
+
+@pytest.fixture
+async def turn(store: Store) -> Turn:
+    mailbox = Mailbox(store, MailboxSettings())
+    await mailbox.open()
+    event = Event(kind="message", conversation=WHERE, actor=Actor("u"), dedupe_keys=("d",), at_ms=now_ms(), text="hi")
+    await mailbox.accept(WHERE, event.dump(), dedupe_keys=("d",), at_ms=now_ms())
+    claim = (await mailbox.claim(0, "w", 1)).grants[0]
+    stored = await mailbox.load(claim.conversation)
+    made = begin(mailbox, claim, stored, Profile(), event)
+    await made.take(stored.inbox)
+    return made
+
+
+async def play(turn: Turn, tools: list[Tool], *uses: dict[str, Any], **settings: Any) -> list[Record]:
+    """The model has asked for these; run what has no result. The turn's records of results, as stored."""
+    if uses:
+        await turn.write(answer(1, *uses, stop_reason="tool_use"))
+    move = next_move(turn.records)
+    assert isinstance(move, Run)
+    library = scan([])
+    live = Live(turn, Quiet())  # type: ignore[arg-type]
+    offered = {tool.name: tool for tool in tools}
+    await Calls(ToolsSettings(**settings), offered, turn, library.catalogue([]), live).run(move.calls)
+    stored = await turn.mailbox.load(turn.claim.conversation)
+    return [record for record in stored.history if record.type == "tool_result"]
+
+
+async def test_what_is_not_offered_is_refused_and_not_run(turn: Turn) -> None:
+    tool = Hammer()
+    names = ["other", "HAMMER_READ", "hammer＿read", "web-access:hammer_read", "hammer_read "]
+    results = await play(turn, [tool], *(use(f"t{at}", name, times=1) for at, name in enumerate(names)))
+    assert [result.data["error"] for result in results] == [True] * 5
+    assert all("There is no tool" in result.data["text"] for result in results)
+    assert not tool.ran
+
+
+async def test_all_wrong_arguments_are_named_at_once(turn: Turn) -> None:
+    tool = Hammer()
+    (result,) = await play(turn, [tool], use("t", "hammer_read", times="many", colour="red"))
+    assert "times" in result.data["text"]
+    assert "colour" in result.data["text"]
+    assert not tool.ran
+
+
+async def test_unreadable_arguments_do_not_run(turn: Turn) -> None:
+    tool = Hammer()
+    await turn.write(answer(1, use("t", "hammer_read"), stop_reason="tool_use", bad_inputs={"t": "cut in the middle"}))
+    (result,) = await play(turn, [tool])
+    assert "cut in the middle" in result.data["text"]
+    assert not tool.ran
+
+
+async def test_the_intent_is_stored_before_the_tool_runs_and_the_result_after(turn: Turn) -> None:
+    tool = Hammer(effect="once")
+    seen: list[list[str]] = []
+
+    async def look() -> str:
+        stored = await turn.mailbox.load(turn.claim.conversation)
+        seen.append([record.type for record in stored.history])
+        return "hit"
+
+    tool.does = lambda _: look()
+    results = await play(turn, [tool], use("t", "hammer_once", times=1))
+    assert seen == [["event", "answer", "tool_start"]]
+    assert [result.data["text"] for result in results] == ["hit"]
+
+
+async def test_neighbours_that_only_read_run_side_by_side_and_the_others_one_by_one(turn: Turn) -> None:
+    read, once = Hammer(), Hammer(effect="once")
+    running = {"read": 0, "once": 0}
+    most = {"read": 0, "once": 0}
+
+    async def count(kind: str) -> str:
+        running[kind] += 1
+        most[kind] = max(most[kind], running[kind])
+        await asyncio.sleep(0.05)
+        running[kind] -= 1
+        return kind
+
+    read.does = lambda _: count("read")
+    once.does = lambda _: count("once")
+    kinds = ["read", "read", "read", "once", "once", "read"]
+    uses = [use(f"t{at}", f"hammer_{kind}", times=at) for at, kind in enumerate(kinds)]
+    results = await play(turn, [read, once], *uses)
+    assert most == {"read": 3, "once": 1}
+    assert [result.data["text"] for result in results] == kinds
+
+
+@pytest.mark.parametrize(("effect", "runs"), [("read", 1), ("idempotent", 1), ("once", 0)])
+async def test_what_a_dead_worker_began_is_run_again_only_where_that_does_no_harm(
+    turn: Turn, effect: Effect, runs: int
+) -> None:
+    tool = Hammer(effect=effect)
+    await turn.write(answer(1, use("t", tool.name, times=1), stop_reason="tool_use"))
+    await turn.write(Record("tool_start", now_ms(), {"step": 1, "id": "t", "name": tool.name}))
+    (result,) = await play(turn, [tool])
+    assert len(tool.ran) == runs
+    assert ("not known whether this ran" in result.data["text"]) == (runs == 0)
+
+
+async def test_the_same_call_has_the_same_key_on_every_run(turn: Turn) -> None:
+    tool = Hammer(effect="idempotent")
+    await turn.write(answer(1, use("t", tool.name, times=1), use("u", tool.name, times=2), stop_reason="tool_use"))
+    tool.does = lambda _: asyncio.sleep(60, "never")
+    dying = asyncio.create_task(play(turn, [tool]))
+    await until(lambda: bool(tool.ran))
+    dying.cancel()
+    await asyncio.wait([dying])
+    tool.does = lambda _: "hit"
+    await play(turn, [tool])
+    keys = [key for _, key in tool.ran]
+    assert keys[0] == keys[1] != keys[2]
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (ToolError("no such file; there are: a, b"), "no such file; there are: a, b"),
+        (ValueError("secret inside"), "failed inside"),
+        (OSError(5, "x"), "failed inside"),
+        (asyncio.CancelledError(), "failed inside"),
+    ],
+)
+async def test_a_tool_that_fails_is_a_result_marked_as_error(turn: Turn, fault: BaseException, told: str) -> None:
+    tool = Hammer()
+
+    def fail(_: Call) -> str:
+        raise fault
+
+    tool.does = fail
+    (result,) = await play(turn, [tool], use("t", "hammer_read", times=1))
+    assert result.data["error"]
+    assert told in result.data["text"]
+    assert "secret" not in result.data["text"]
+
+
+async def test_a_tool_that_takes_too_long_is_cut(turn: Turn) -> None:
+    tool = Hammer()
+    tool.does = lambda _: asyncio.sleep(60, "late")
+    (result,) = await play(turn, [tool], use("t", "hammer_read", times=1), timeout_s=0.05)
+    assert "took longer than 0.05 s" in result.data["text"]
+
+
+async def test_text_from_outside_is_marked_with_a_word_of_its_own(turn: Turn) -> None:
+    results = await play(turn, [Hammer()], use("t", "hammer_read", times=1), use("u", "hammer_read", times=2))
+    marks = {result.data["mark"] for result in results if result.data["untrusted"]}
+    assert len(marks) == 2
+
+
+def test_a_giant_result_keeps_its_beginning_and_its_end() -> None:
+    text = cut("a" * 1_000_000 + "THE END", 1_000)
+    assert len(text) < 1_100
+    assert text.endswith("THE END")
+    assert "999007 characters left out" in text
+    assert cut("binary\x00\ud800", 100) == "binary\N{REPLACEMENT CHARACTER}?"
