@@ -195,3 +195,20 @@ async def test_an_unaddressed_message_in_a_known_thread_goes_on_and_elsewhere_is
     gateway = stage.deskmate.running[0]
     outcomes = [(line["fields"]["outcome"], line["fields"]["reason"]) for line in gateway.lines("message")]
     assert ("ignored", "not addressed") in outcomes
+
+
+async def test_conversations_of_several_partitions_are_served_by_all_workers(stage: Stage) -> None:
+    stage.model.answer_with(lambda asked: says(f"re {asked.text.split()[-1]}", before_s=0.2))
+    await stage.start(
+        workers=2,
+        settings={
+            "redis": {"partitions": 3},
+            "mailbox": {"batch": 2, "poll_s": 0.3, "lease_s": 1.5, "send_timeout_s": 0.8},
+        },
+    )
+    for number in range(12):
+        await stage.slack.say(stage.hook, f"n{number}")
+    await stage.slack.until(lambda: len(stage.posts()) == 12, 20)
+    assert sorted(stage.posts()) == sorted(f"re n{number}" for number in range(12))
+    served = [len(worker.lines("turn")) for worker in stage.deskmate.running[1:]]
+    assert all(served), served

@@ -321,3 +321,20 @@ async def test_status_tells_who_runs_and_what_was_given_up(stage: Stage) -> None
     assert code == 0
     assert [letter["reason"] for letter in json.loads(shown)["dead"]] == ["send target_gone"]
     assert said.statuses == [200, 200]
+
+
+async def test_an_emptied_redis_gets_503_until_an_operator_adopts_it(stage: Stage) -> None:
+    stage.model.answer_with(says("here"))
+    await stage.start()
+    first = await stage.slack.say(stage.hook, "before")
+    await stage.slack.reply_to(first)
+    async with Redis.from_url(stage.deskmate.redis_url) as redis:
+        async for name in redis.scan_iter(f"{stage.deskmate.prefix}:*"):
+            await redis.delete(name)
+    event = {"user": "U1", "type": "message", "channel_type": "im", "ts": "1760000000.000009", "text": "hi"}
+    raw = stage.slack.envelope({**event, "channel": DIRECT})
+    assert set(await stage.slack.deliver(stage.hook, raw)) == {503}
+    code, shown = await stage.deskmate.run("redis", "adopt", "--yes")
+    assert code == 0, shown
+    assert (await stage.slack.deliver(stage.hook, raw))[-1] == 200
+    await stage.slack.until(lambda: len(stage.posts()) == 2)
