@@ -9,8 +9,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
+from config.settings import ChatSettings, Settings
+from gateway.cli.say import _password
 from gateway.store import Store
+from gateway.web.client import Refused
 from tests.gateway.web.world import World, served
 
 PASSWORD = "a password of some length"
@@ -159,6 +163,15 @@ async def test_the_password_of_the_settings_opens_the_door(store: Store, redis_u
             assert (code, out) == (1, "")
             assert why in err
             assert PASSWORD not in err
+
+
+def test_the_password_goes_to_another_machine_over_https_only() -> None:
+    settings = Settings(chat=ChatSettings(password=SecretStr(PASSWORD)))
+    for address in ("https://chat.example", "http://localhost:8080", "http://[::1]:8080"):
+        assert _password(settings, address) == PASSWORD
+    for address in ("http://chat.example", "http://localhost.chat.example", "http://127.0.0.1@chat.example"):
+        with pytest.raises(Refused, match="over https only"):
+            _password(settings, address)
 
 
 @pytest.mark.parametrize("conversation", ["a b", "", "ä", "x" * 65])

@@ -54,6 +54,7 @@ async def test_the_rehearsal_says_so_beside_each_of_its_replies(world: World, vi
     await page.until_shown("Hel")
     assert await page.texts(".reply .chip") == ["rehearsal: scripted, not a model"]
     await world.worker.reply(event, "Hello.")
+    await world.worker.record(event, "reply", text="What a command led to.", command=True, turn="t")
     await world.worker.record(event, "reply", text="A notice.", notice=True, turn="t")
     await page.reload()
     await page.until_shown("A notice.")
@@ -112,6 +113,24 @@ async def test_a_reply_that_is_sent_twice_is_shown_once(world: World, visitor: V
     await world.worker.send(event, "a sign that all came", key="key 2")
     await page.until_shown("a sign that all came")
     assert await page.texts(".reply .markdown") == ["only once", "a sign that all came"]
+
+
+async def test_a_snapshot_that_comes_after_the_reply_is_not_shown(world: World, visitor: Visitor) -> None:
+    """A worker that was taken for dead may still show something."""
+    page = await opened(visitor, world)
+    await say(page, "hello")
+    event = await world.worker.take()
+    await world.worker.reply(event, "the end")
+    await page.until_shown("the end")
+    await page.evaluate(
+        "void new MutationObserver(() => { window.ever = (window.ever ?? '') + document.querySelector('main').innerText; })"
+        ".observe(document.querySelector('#messages'), { childList: true, subtree: true, characterData: true })"
+    )
+    await world.worker.show(event, "a ghost")
+    await world.worker.send(event, "a sign that all came", key="key 2")
+    await page.until_shown("a sign that all came")
+    assert await page.texts(".reply .markdown") == ["the end", "a sign that all came"]
+    assert "a ghost" not in await page.evaluate("window.ever")
 
 
 async def test_a_gateway_that_starts_again_in_the_middle_loses_nothing(
