@@ -256,7 +256,7 @@ class ModelSettings(Section):
     """The longest pause within an answer."""
     max_retries: int = Field(2, ge=0, le=10)
     """Quick retries of one call by the provider's SDK."""
-    retry_for_s: float = Field(60.0, ge=0)
+    retry_for_s: float = Field(12.0, ge=0)
     """How long a turn goes on trying while the model is away, before the person gets a notice."""
     cache: bool = True
     """Mark each request for the provider's prompt cache (the top-level `cache_control`); off for servers that refuse it."""

@@ -65,9 +65,9 @@ class Agent:
             try:
                 return await self._steps(turn, asked, calls, live)
             except Called:
-                await close_calls(turn, "stopped")
+                await close_calls(turn, "Stopped by the person")
             except Ended:
-                await close_calls(turn, "not run")
+                await close_calls(turn, "The turn ended before")
                 raise
 
     async def _steps(self, turn: Turn, asked: Prompt, calls: Calls, live: Live) -> tuple[Record, str]:
@@ -135,8 +135,9 @@ class Agent:
             live.drop()
             await self._take_messages(turn, Record("dropped", now_ms(), {"step": step, "why": "interrupt"}))
             return None
-        turn.state.pop("failures", None)
-        turn.state.pop("failing_since_ms", None)
+        if turn.state.pop("failures", None):
+            turn.state.pop("failing_since_ms", None)
+            await turn.write(state="save")
         return answer
 
     async def _stream(self, request: Request, live: Live) -> Answer:
@@ -292,16 +293,18 @@ async def close_calls(turn: Turn, why: str) -> None:
     calls: tuple[Pending, ...] = pending(turn.records, answer) if answer else ()
     if not calls:
         return
-    texts = {
-        "stopped": "Stopped by the person; it may have run in part.",
-        "not run": "Not run: the turn ended before.",
-    }
     await turn.write(
         *(
             Record(
                 "tool_result",
                 now_ms(),
-                {"step": call.step, "id": call.id, "name": call.name, "text": texts[why], "error": True},
+                {
+                    "step": call.step,
+                    "id": call.id,
+                    "name": call.name,
+                    "text": f"{why}; it {'may have run in part' if call.was_started else 'did not run'}.",
+                    "error": True,
+                },
             )
             for call in calls
         )

@@ -6,9 +6,12 @@ import asyncio
 import itertools
 import json
 
+from aiohttp import web
+
 from tests.end_to_end.conftest import Stage
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says
+from tests.harness.web import site
 
 
 async def test_a_mention_gets_one_reply_in_its_thread_however_often_it_is_delivered(stage: Stage) -> None:
@@ -212,3 +215,34 @@ async def test_conversations_of_several_partitions_are_served_by_all_workers(sta
     assert sorted(stage.posts()) == sorted(f"re n{number}" for number in range(12))
     served = [len(worker.lines("turn")) for worker in stage.deskmate.running[1:]]
     assert all(served), served
+
+
+async def test_stop_while_a_tool_runs_gives_the_call_a_result_and_the_next_question_an_answer(stage: Stage) -> None:
+    async def slow(_: web.Request) -> web.StreamResponse:
+        reached.set()
+        await hold.wait()
+        return web.Response(text="late")
+
+    reached, hold = asyncio.Event(), asyncio.Event()
+
+    def script(asked: Asked) -> Reply:
+        if "2+2" in asked.body.decode():
+            return says("4")
+        uses = [{"type": "tool_use", "name": "current_time", "input": {}}]
+        uses.append({"type": "tool_use", "name": "web_fetch", "input": {"url": f"http://127.0.0.1:{port}/"}})
+        return Reply(uses, stop_reason="tool_use")
+
+    async with site({"/": slow}) as port:
+        stage.model.answer_with(script)
+        await stage.start(settings={"tools": {"web_fetch": {"allow_private": [f"127.0.0.1:{port}"]}}})
+        first = await stage.slack.say(stage.hook, "the slow report")
+        await reached.wait()
+        await stage.slack.say(stage.hook, "/stop", thread_ts=first.ts)
+        await stage.slack.until(lambda: stage.posts() == ["Stopped."], 3)
+        hold.set()
+        await stage.slack.say(stage.hook, "what is 2+2?", thread_ts=first.ts)
+        await stage.slack.until(lambda: len(stage.posts()) == 2)
+    assert stage.posts()[1] == "4"
+    results = stage.asked_with("2+2")[0].request["messages"][2]["content"]
+    assert "is_error" not in results[0], "the one that had ended is kept"
+    assert "may have run in part" in results[1]["content"]
