@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+from contextlib import suppress
 from typing import Final
 
 from aiohttp import web
@@ -18,6 +20,7 @@ from gateway.logs import log
 
 logger = logging.getLogger(__name__)
 
+BACKLOG: Final = 1_024
 KEEP_ALIVE_S: Final = 75
 """Longer than the usual proxy keeps an idle connection: it is the proxy that closes, and so no request is lost."""
 LINGER_S: Final = 2.0
@@ -31,6 +34,7 @@ class Runner(web.AppRunner):
 
     def __init__(self, gateway: Gateway, shutdown_s: float) -> None:
         self._gateway = gateway
+        self._listening: list[socket.socket] = []
         self._leave_s = min(LEAVE_S, shutdown_s / 4)
         super().__init__(
             gateway.app,
@@ -42,20 +46,46 @@ class Runner(web.AppRunner):
             lingering_time=LINGER_S,
         )
 
+    async def listen(self, host: str, port: int, *, shared: bool = False) -> str:
+        """Serve on all addresses of a host; returns the address. `shared`: others may listen on the port too. Raises `OSError`."""
+        await self.setup()
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, address in dict.fromkeys((one[0], one[4]) for one in found):
+            listening = socket.create_server(address, family=family, backlog=BACKLOG, reuse_port=shared)
+            self._listening.append(listening)
+            await web.SockSite(self, listening, backlog=BACKLOG).start()
+        return min(site.name for site in self.sites)
+
     async def stop(self) -> None:
         """Leave the port to others at once, end what is open, clean up."""
-        await asyncio.sleep(0)  # whoever is connected by now is accepted, not reset
+        loop = asyncio.get_running_loop()
+        connected = [one for listening in self._listening for one in _accepted(listening)]
         for site in list(self.sites):
-            await site.stop()
+            await site.stop()  # without a tick of the loop since then: whoever was connected is accepted, not reset
+        if self.server:
+            for one in connected:
+                await loop.connect_accepted_socket(self.server, one)
         self._gateway.leave()
-        deadline = asyncio.get_running_loop().time() + self._leave_s
-        while self.server and self.server.connections and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
+        deadline = loop.time() + self._leave_s
+        while self.server and self.server.connections and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # connections end without telling anybody
         await self.cleanup()
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
         return _Server(made.request_handler, request_factory=made.request_factory, **made._kwargs)  # noqa: SLF001  # there is no other way in
+
+
+def _accepted(listening: socket.socket) -> list[socket.socket]:
+    """Connections that the kernel has made and nobody has taken."""
+    accepted: list[socket.socket] = []
+    with suppress(OSError):  # none is left, or it was closed
+        while True:
+            accepted.append(listening.accept()[0])
+    for one in accepted:
+        one.setblocking(False)
+    return accepted
 
 
 class _Server(web.Server):

@@ -6,7 +6,6 @@ import asyncio
 import logging
 
 import click
-from aiohttp import web
 from setproctitle import setproctitle
 
 from config.loading import Loaded
@@ -54,10 +53,8 @@ async def _serve(loaded: Loaded, port: int, shared: bool) -> None:
     stop = asyncio.Event()
     on_stop_signals(stop.set)
     try:
-        await runner.setup()
-        site = web.TCPSite(runner, settings.gateway.host, port, reuse_port=shared or None, backlog=1_024)
-        await site.start()
-        log(logger, "gateway ready", address=site.name)
+        address = await runner.listen(settings.gateway.host, port, shared=shared)
+        log(logger, "gateway ready", address=address)
         await gateway.until(stop)
         log(logger, "gateway stops")
     finally:

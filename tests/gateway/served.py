@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from aiohttp import web
 
 from config.loading import load
 from gateway.app import Gateway, Parts, open_parts
@@ -121,8 +120,7 @@ async def served(
     gateway = Gateway(parts)
     runner = Runner(gateway, parts.settings.gateway.shutdown_s)
     with _kept_log() as kept:
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await runner.listen("127.0.0.1", 0)
         started = Served(gateway, runner, parts, runner.addresses[0][1], kept)
         try:
             if ready:
