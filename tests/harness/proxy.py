@@ -33,6 +33,8 @@ class Proxy:
         self.port = 0
         self.connections = 0
         """How many were made so far."""
+        self.held = 0
+        """Pieces of either side that are on their way, late."""
 
     async def __aenter__(self) -> Self:
         self._listening = await asyncio.start_server(self._join, "127.0.0.1", 0)
@@ -99,8 +101,10 @@ class Proxy:
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, where: str) -> None:
         with contextlib.suppress(OSError):
             while piece := await source.read(65_536):
+                self.held += 1
                 await asyncio.sleep(self._delays[where])
                 await self._flows.wait()
+                self.held -= 1
                 if where == "client" and self._left is not None:
                     piece, self._left = piece[: self._left], max(0, self._left - len(piece))
                     sink.write(piece)
