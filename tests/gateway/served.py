@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from redis.asyncio import Redis
 
 from config.loading import load
 from gateway.app import Gateway, Parts, open_parts
@@ -58,6 +59,7 @@ class Served:
     runner: Runner
     parts: Parts
     port: int
+    redis_url: str
     log: list[logging.LogRecord] = field(default_factory=list)
 
     def lines(self, event: str) -> list[dict[str, Any]]:
@@ -93,11 +95,11 @@ class Served:
 
     async def waiting(self) -> list[Event]:
         """All events in all inboxes."""
-        store = self.parts.store
         found: list[Event] = []
-        async for inbox in store.redis.scan_iter(match=store.layout.key("*", "inbox")):
-            members: list[Any] = await store.redis.zrange(inbox, 0, -1)
-            found += [Event.load(member.partition(b":")[2]) for member in members]
+        async with Redis.from_url(self.redis_url) as redis:
+            async for inbox in redis.scan_iter(match=self.parts.store.layout.key("*", "inbox")):
+                members: list[Any] = await redis.zrange(inbox, 0, -1)
+                found += [Event.load(member.partition(b":")[2]) for member in members]
         return found
 
 
@@ -121,7 +123,7 @@ async def served(
     runner = Runner(gateway, parts.settings.gateway.shutdown_s)
     with _kept_log() as kept:
         await runner.listen("127.0.0.1", 0)
-        started = Served(gateway, runner, parts, runner.addresses[0][1], kept)
+        started = Served(gateway, runner, parts, runner.addresses[0][1], redis_url, kept)
         try:
             if ready:
                 async with asyncio.timeout(5):
