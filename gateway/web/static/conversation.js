@@ -19,6 +19,7 @@ export class Conversation {
   loaded = false;
 
   #work = Promise.resolve();
+  #bringing = Promise.resolve();
   #seen = new Set();
   #stop = null;
   #tries = 0;
@@ -45,11 +46,14 @@ export class Conversation {
       this.#setOnline(true);
       this.#stop = follow(this.id, place, {
         entry: (entry) => this.#then(() => this.#heard(entry)),
-        online: (is) => this.#setOnline(is),
+        online: (is) => {
+          this.#setOnline(is);
+          if (is) this.#bringAll((message) => message.state === "failed" && !message.error);
+        },
         lost: () => this.#openLater(),
       });
       this.#timer = setInterval(() => this.running && this.#then(() => this.#load()), LOOK_MS);
-      for (const message of this.pending) if (message.state !== "sent") this.#bring(message);
+      this.#bringAll((message) => message.state !== "sent");
     } catch (error) {
       if (visit !== this.#visit) return;
       this.problem = error instanceof Refusal ? error.message : "";
@@ -89,11 +93,20 @@ export class Conversation {
     }
   }
 
-  async #bring(message) {
+  #bringAll(which) {
+    for (const message of this.pending.filter(which)) this.#bring(message);
+  }
+
+  #bring(message) {
     message.state = "sending";
     message.error = "";
     keepPending(this.id, this.pending);
     this.changed();
+    // One after the other: two that are on their way at once may arrive in the other order.
+    this.#bringing = this.#bringing.then(() => this.#post(message));
+  }
+
+  async #post(message) {
     try {
       await bring("messages", { conversation: this.id, text: message.text, id: message.id });
       message.state = "sent";

@@ -1,5 +1,7 @@
 // The HTTP API of the page.
 
+const BRING_MS = 15_000; // a gateway answers within a few seconds, or not at all
+
 export class Refusal extends Error {
   constructor(status, message) {
     super(message);
@@ -18,6 +20,7 @@ export function bring(path, message) {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(message),
+    signal: AbortSignal.timeout(BRING_MS),
   });
 }
 
