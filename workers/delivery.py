@@ -58,6 +58,14 @@ class Live:
         self._steps[line] = replace(self._steps[line], state="failed" if failed else "done")
         self._changed.set()
 
+    async def end(self) -> None:
+        """The answer is whole. As `close`, and steps that were too quick to be seen are shown before the reply."""
+        await self.close()
+        is_unseen = self._steps and self._changed.is_set()
+        if is_unseen and self._adapter.capabilities.stream == "snapshot" and not self._turn.claim.lost:
+            self._changed.clear()
+            await self._show()
+
     async def close(self) -> None:
         """No more is shown; what is on its way is waited for, so that the reply comes after it."""
         if self._pump:

@@ -146,7 +146,7 @@ class Desk:
             log(logger, "turn ended", conversation=turn.stored.key.id, turn=turn.id[:8], reason=ended.phrase)
             await self._finish(turn, adapter, say(ended.phrase, turn.language, **ended.values), notice=True)
         else:
-            await live.close()
+            await live.end()
             await self._finish(turn, adapter, text, record)
         finally:
             await live.close()

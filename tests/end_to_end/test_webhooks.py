@@ -85,6 +85,20 @@ async def test_a_growing_answer_is_shown_with_its_steps_and_whole_each_time(stag
     assert not chat.refused
 
 
+async def test_steps_that_are_over_at_once_are_shown_all_the_same(stage: Stage, chat: WebhookTwin) -> None:
+    stage.model.answer_with(
+        lambda asked: says("Noon.") if "tool_result" in asked.body.decode() else calls("current_time")
+    )
+    hook = await start(stage, chat, bridge={"stream_interval_ms": 10_000})
+    await chat.reply_to(await chat.say(hook, "time?"))
+    assert [update.data["steps"] for update in chat.updates] == [
+        [{"kind": "tool", "name": "current_time", "state": "done"}]
+    ]
+    assert chat.updates[0].at_s <= chat.taken[0].at_s
+    await chat.reply_to(await chat.say(hook, "no tool: tool_result"))
+    assert len(chat.updates) == 1, "an answer that is quick comes as one message"
+
+
 async def test_a_tool_that_fails_is_shown_as_failed(stage: Stage, chat: WebhookTwin) -> None:
     stage.model.answer_with(
         lambda asked: (
