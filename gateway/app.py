@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,12 +35,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 BELL_WAIT_S = 2.0
 CLOSE_S = 1.0
-BROKEN_BODY = (
-    aiohttp.ClientPayloadError,
-    aiohttp.http_exceptions.HttpProcessingError,
-    web.RequestPayloadError,
-    ValueError,
-)
+BROKEN_BODY = (aiohttp.ClientPayloadError, aiohttp.http_exceptions.HttpProcessingError, web.RequestPayloadError)
+"""What reading a request raises where its chunks or its compression are not what its head says."""
 IDENTITY_RETRY_S = 30.0
 
 
@@ -207,7 +204,7 @@ class Gateway:
             return refusal(400, "malformed")
 
     async def _read(self, request: web.Request) -> RawRequest:
-        """The request with its body, within the limits of size (413) and time (408); a broken encoding is 400."""
+        """The request with its body, within the limits of size (413) and time (408)."""
         length, limit = request.content_length or 0, self._parts.settings.gateway.body_max_bytes
         if length > limit:
             raise web.HTTPRequestEntityTooLarge(limit, length)
@@ -218,8 +215,7 @@ class Gateway:
                 body = await self._read_on(request)
         except TimeoutError as error:
             raise (web.HTTPServiceUnavailable if self._leaving else web.HTTPRequestTimeout) from error
-        except BROKEN_BODY as error:
-            raise web.HTTPBadRequest(reason="broken body") from error
+        body = unpacked(body, request.headers.get("Content-Encoding", ""), limit)
         return RawRequest(request.method, request.path, dict(request.query), CIMultiDict(request.headers), body)
 
     async def _read_on(self, request: web.Request) -> bytes:
@@ -264,6 +260,9 @@ class Gateway:
             if error.status in {408, 413, 503}:
                 answer.force_close()
             return answer
+        except BROKEN_BODY as error:
+            log(logger, "refused", path=request.path, method=request.method, status=400, reason=type(error).__name__)
+            return refusal(400, "broken body")
         except ConnectionError:
             log(logger, "the sender went away", path=request.path, method=request.method)
             raise
@@ -274,6 +273,24 @@ class Gateway:
     def _addresses(self) -> str:
         """Where platforms may send to, for an operator who looks for a wrong address."""
         return ", ".join(f"/webhooks/{one}" for one in self._parts.adapters if one != "web") or "none configured"
+
+
+def unpacked(body: bytes, encoding: str, limit: int) -> bytes:
+    """The body as its sender wrote it. No more than `limit` is unpacked: a small body can hold gigabytes."""
+    if encoding.lower() in {"", "identity"}:
+        return body
+    if encoding.lower() not in {"gzip", "x-gzip", "deflate"}:
+        raise web.HTTPUnsupportedMediaType(reason="encoding not supported")
+    packed = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        found = packed.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise web.HTTPBadRequest(reason="broken body") from error
+    if len(found) > limit:
+        raise web.HTTPRequestEntityTooLarge(limit, len(found))
+    if not packed.eof:
+        raise web.HTTPBadRequest(reason="broken body")
+    return found
 
 
 def reply(answer: HttpReply) -> web.Response:

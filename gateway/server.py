@@ -44,6 +44,7 @@ class Runner(web.AppRunner):
             shutdown_timeout=max(0.0, shutdown_s - self._leave_s - CLOSE_S) / 2,
             keepalive_timeout=KEEP_ALIVE_S,
             lingering_time=LINGER_S,
+            auto_decompress=False,  # aiohttp would unpack 200 MiB in one go while everybody waits
         )
 
     async def listen(self, host: str, port: int, *, shared: bool = False) -> str:

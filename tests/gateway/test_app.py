@@ -177,8 +177,10 @@ WRONG = {
         413,
     ),
     "broken gzip": (squeezed(b"\x1f\x8b\x08nothing of the kind"), 400),
-    "half a gzip": (squeezed(gzip.compress(whole())[:-20]), 401),
+    "half a gzip": (squeezed(gzip.compress(whole())[:-20]), 400),
     "no gzip at all": (squeezed(b"{}"), 400),
+    "an encoding of tomorrow": (squeezed(b"{}", **{"Content-Encoding": "br"}), 415),
+    "two encodings": (squeezed(gzip.compress(gzip.compress(whole())), **{"Content-Encoding": "gzip, gzip"}), 415),
     "broken deflate": (squeezed(zlib.compress(whole())[5:], **{"Content-Encoding": "deflate"}), 400),
     "a header of 64 KiB": (post(HOOK, b"{}", {"X-Long": "x" * 65_536}), 400),
     "a header name of 64 KiB": (post(HOOK, b"{}", {"X" * 65_536: "x"}), 400),
@@ -196,6 +198,7 @@ WRONG = {
     "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 9 + b"\r\n\r\n", 400),
     "HTTP of no version": (b"GET / HTTP/9.9\r\nHost: x\r\n\r\n", 400),
     "a NUL in the path": (b"GET /\x00 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    "trailers without end": (post(HOOK, b"0\r\n" + b"X: y\r\n" * 100_000 + b"\r\n", CHUNKED), 400),
     "a form that is none": (post(HOOK, b"\xff" * 99, {"Content-Type": "multipart/form-data"}), 401),
 }
 
@@ -210,6 +213,33 @@ async def test_broken_http_is_a_short_refusal_and_others_do_not_notice(gateway: 
     assert await still_serves(gateway)
     assert psutil.Process(os.getpid()).memory_info().rss - memory < 64 * 2**20
     assert not [record for record in gateway.log if record.exc_info]
+
+
+PAGES = "/chat/api/messages"
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (post(PAGES, b"\x1f\x8b\x08nothing", {"Content-Encoding": "gzip"}), 400),
+        (post(PAGES, b"zz\r\n{}\r\n0\r\n\r\n", CHUNKED), 400),
+        (post(PAGES, BOMB, {"Content-Encoding": "gzip"}), 400),
+        (post(PAGES, b"{", {"Content-Length": "9"}), 408),
+        (post(PAGES, b"[" * 500_000), 400),
+        (post(PAGES, b'{"conversation": "c", "id": "i", "text": NaN}'), 400),
+        (post(PAGES, b'{"conversation": "c", "id": "i", "text": "\\ud800 hi"}'), 202),
+        (post("/chat/login", b"\xff" * 99, {"Content-Type": "multipart/form-data"}), 415),
+    ],
+    ids=range(8),
+)
+async def test_the_chat_pages_doors_are_as_strict(
+    tmp_path: Path, redis_url: str, layout: Layout, raw: bytes, status: int
+) -> None:
+    waits = {"chat": {"enabled": True}, "gateway": {"body_timeout_s": 0.3}}
+    async with served(tmp_path, redis_url, layout.prefix, waits) as gateway:
+        raw = raw.replace(b"Host: x", f"Host: 127.0.0.1:{gateway.port}".encode())
+        assert (await gateway.ask(raw)).status == status
+        assert not [record for record in gateway.log if record.exc_info]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +294,36 @@ async def test_ten_thousand_chunks_are_one_body(gateway: Served) -> None:
     body = whole().ljust(10_000)
     assert (await gateway.ask(post(HOOK, chunked(body, 1), {**sign(body), **CHUNKED}))).status == 200
     assert gateway.outcomes() == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [("gzip", gzip.compress), ("GZIP", gzip.compress), ("deflate", zlib.compress), ("identity", bytes)],
+)
+async def test_a_packed_body_is_read_and_its_signature_is_that_of_what_is_in_it(
+    gateway: Served, encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    body = whole()
+    answer = await gateway.ask(post(HOOK, pack(body), {**sign(body), "Content-Encoding": encoding}))
+    assert answer.status == 200
+    assert gateway.outcomes() == ["new"]
+
+
+async def test_a_bomb_keeps_nobody_waiting(gateway: Served) -> None:
+    longest_s, done = 0.0, False
+
+    async def watch() -> None:
+        nonlocal longest_s
+        while not done:
+            before_s = time.process_time()
+            await asyncio.sleep(0)
+            longest_s = max(longest_s, time.process_time() - before_s)
+
+    watching = asyncio.create_task(watch())
+    assert (await gateway.ask(squeezed(BOMB))).status == 413
+    done = True
+    await watching
+    assert longest_s < 0.1
 
 
 # what does not come to an end
