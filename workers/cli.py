@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import secrets
-import signal
 import socket
-from collections.abc import Callable
 
 import click
 from setproctitle import setproctitle
@@ -20,7 +17,7 @@ from gateway.cli import Stop, pass_loaded
 from gateway.conversation.mailbox import WrongPartitions
 from gateway.embedded import NoServer, redis_url
 from gateway.logs import log, start_logging
-from gateway.serving import Unfit, refuse_unfit, run_loop
+from gateway.serving import Unfit, on_stop_signals, refuse_unfit, run_loop
 from gateway.store import Unreachable
 
 logger = logging.getLogger(__name__)
@@ -70,24 +67,9 @@ async def _work(loaded: Loaded, concurrency: int) -> None:
                 grace_s=settings.worker.grace_s,
                 show=lambda held: setproctitle(f"deskmate worker {name}: {held} of {concurrency}"),
             )
-            _on_signals(runner.drain)
+            on_stop_signals(runner.drain)
             log(logger, "worker ready", worker=name, concurrency=concurrency)
             await runner.run()
     finally:
         await registration.leave()
         await bell.close()
-
-
-def _on_signals(drain: Callable[[], None]) -> None:
-    """The first signal drains, the second ends at once."""
-    loop = asyncio.get_running_loop()
-    asked: list[int] = []
-
-    def hear(number: int) -> None:
-        asked.append(number)
-        if len(asked) > 1:
-            os._exit(130)  # the impatient way: leases run out, others take over
-        drain()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, hear, number)
