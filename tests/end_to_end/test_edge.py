@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -156,6 +158,76 @@ async def test_pairs_at_two_gateways_at_once_get_one_turn_each(stage: Stage) -> 
         for line in one.lines("message")
     )
     assert outcomes == {"new": 100, "known": 100}
+
+
+@pytest.mark.parametrize("where", ["before the write", "before the answer"])
+async def test_a_gateway_killed_around_the_write_has_promised_nothing_and_the_repetition_gets_one_turn(
+    stage: Stage, where: str
+) -> None:
+    stage.model.answer_with(says("once"))
+    direct = stage.deskmate.redis_url
+    async with Proxy(direct) as proxy, aiohttp.ClientSession() as http, Redis.from_url(direct) as redis:
+        stage.deskmate.redis_url = proxy.redis_url
+        stage.set()
+        known(stage, 1)
+        gateway = await stage.deskmate.start_gateway()
+        if where == "before the write":
+            proxy.hold()
+        else:
+            proxy.slow(to_client_s=60)
+        asked = asyncio.create_task(post(http, stage.hook, mention(1)))
+        await until(lambda: bool(proxy.held))
+
+        async def inboxes() -> int:
+            return len([key async for key in redis.scan_iter(match=f"{stage.deskmate.prefix}:*:inbox")])
+
+        async with asyncio.timeout(5):
+            while where == "before the answer" and not await inboxes():
+                await asyncio.sleep(0.01)
+        gateway.kill()
+        assert await asked == 0
+        proxy.cut()
+        proxy.heal()
+        await stage.deskmate.start_gateway()
+        await stage.deskmate.start_worker()
+        assert await post(http, stage.hook, mention(1)) == 200
+        await stage.slack.until(lambda: len(stage.posts()) == 1)
+        outcomes = [line["fields"]["outcome"] for line in stage.deskmate.running[1].lines("message")]
+        assert outcomes == (["new"] if where == "before the write" else ["known"])
+        assert (await stage.deskmate.run("status", "--json"))[0] == 0
+    assert (len(stage.model.asked), stage.posts()) == (1, ["once"])
+
+
+async def test_a_bell_that_is_never_rung_delays_an_answer_by_a_poll_at_most(stage: Stage) -> None:
+    stage.model.answer_with(says("found"))
+    async with Proxy(stage.deskmate.redis_url) as proxy:
+        stage.deskmate.environment["BELLS"] = proxy.redis_url
+        await stage.start(settings={"rq": {"url": "$BELLS"}})
+        proxy.hold()
+        started = time.monotonic()
+        await stage.slack.reply_to(await stage.slack.say(stage.hook, "hello?"), 5)
+        assert time.monotonic() - started < 3
+        proxy.heal()
+
+
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+async def test_a_gateway_without_file_descriptors_recovers_when_it_has_some(stage: Stage) -> None:
+    stage.model.answer_with(says("here"))
+    await stage.start()
+    gateway = stage.deskmate.running[0]
+    used = open_files(gateway.pid)
+    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (used + 8, used + 8))
+    greedy = [await asyncio.open_connection("127.0.0.1", stage.deskmate.port) for _ in range(40)]
+    await until(lambda: open_files(gateway.pid) >= used + 8)
+    for _, writer in greedy:
+        writer.close()
+    said = await stage.slack.say(stage.hook, "hello?")
+    assert said.statuses[-1] == 200
+    assert (await stage.slack.reply_to(said)).text == "here"
+    assert gateway.process.returncode is None
 
 
 async def test_a_full_redis_takes_nothing_new_and_what_it_has_is_answered(stage: Stage, tmp_path: Path) -> None:
