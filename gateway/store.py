@@ -1,4 +1,4 @@
-"""Redis as deskmate uses it: names of keys, and scripts that share one pipeline a loop tick.
+"""Redis as deskmate uses it: names of keys, and scripts that share one write a loop tick.
 
 Everything that is written goes through a script (`Store.run`). Reading may use `Store.redis` as well.
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, cast
 
+import hiredis
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 
@@ -62,73 +65,183 @@ class _Ask:
     root: str
     arguments: Sequence[Any]
     answer: asyncio.Future[Any]
+    packed: bytes = b""
+    sent_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.packed = self._pack("EVALSHA", self.script.sha)
+
+    def with_text(self) -> bytes:
+        return self._pack("EVAL", self.script.text)
+
+    def _pack(self, command: str, which: str) -> bytes:
+        return cast(bytes, hiredis.pack_command((command, which, 1, self.root, *self.arguments)))
 
 
 class Store:
     """One process's way to one Redis. Build it with `open_store`, close it at the end."""
 
-    def __init__(self, redis: Redis, layout: Layout) -> None:
+    def __init__(self, redis: Redis, layout: Layout, *, timeout_s: float = 5.0) -> None:
         self.redis = redis
         self.layout = layout
+        self._timeout_s = timeout_s
         self._asked: list[_Ask] = []
-        self._flush: asyncio.Task[None] | None = None
+        self._line: _Line | None = None
+        self._is_due = False
+        """Somebody will send what is asked: the next tick, or who is connecting."""
+        self._connecting: asyncio.Task[None] | None = None
 
     async def run(self, script: Script, root: str, *arguments: str | bytes | float) -> Any:
         """Run a script; all that are asked for in one tick of the loop travel together.
 
         Raises `Unreachable`. A cancelled caller leaves the others' answers where they belong.
         """
-        ask = _Ask(script, root, arguments, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        ask = _Ask(script, root, arguments, loop.create_future())
         self._asked.append(ask)
-        if self._flush is None:
-            self._flush = asyncio.create_task(self._send_all(), name="store")
+        self._send_soon()
         return await ask.answer
 
     async def close(self) -> None:
-        if self._flush:
-            await asyncio.wait([self._flush])
+        """Wait for the answers that are due, then disconnect."""
+        while True:
+            asked = (*self._asked, *(self._line.waiting if self._line else ()))
+            due = [ask.answer for ask in asked if not ask.answer.done()]
+            if not due:
+                break
+            await asyncio.wait(due)
+        if self._line:
+            self._line.end("closed")
         await self.redis.aclose()
         await self.redis.connection_pool.disconnect()
 
-    async def _send_all(self) -> None:
-        try:
-            await asyncio.sleep(0)
-            while self._asked:
-                batch, self._asked = self._asked, []
-                wanted = [ask for ask in batch if not ask.answer.done()]  # who gave up waiting is not served late
-                await self._send(wanted)
-        finally:
-            self._flush = None
-            for ask in self._asked:
-                _fail(ask, Unreachable("closed"))
+    def _send_soon(self) -> None:
+        """What is asked while answers are due waits for these: if Redis is slow, who gives up is not served late."""
+        if self._asked and not self._is_due and not (self._line and self._line.is_busy):
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._send)
 
-    async def _send(self, batch: Sequence[_Ask]) -> None:
-        if not batch:
+    def _send(self) -> None:
+        if self._line is None or not self._line.is_open:
+            self._connecting = asyncio.create_task(self._connect(), name="store")
             return
+        self._is_due = False
+        asked, self._asked = self._asked, []
+        if wanted := [ask for ask in asked if not ask.answer.done()]:
+            self._line.send(wanted)
+
+    async def _connect(self) -> None:
         try:
-            answers = await self._exchange(batch)
-            unknown = [ask for ask, answer in zip(batch, answers, strict=True) if isinstance(answer, NoScriptError)]
-            if unknown:
-                for script in {ask.script.sha: ask.script for ask in unknown}.values():
-                    await self.redis.script_load(script.text)
-                again = dict(zip(map(id, unknown), await self._exchange(unknown), strict=True))
-                answers = [again.get(id(ask), answer) for ask, answer in zip(batch, answers, strict=True)]
+            async with asyncio.timeout(self._timeout_s):
+                self._line = await _Line.open(self.redis, self._timeout_s, self._send_soon)
         except (RedisError, OSError, TimeoutError) as error:
-            for ask in batch:
+            self._is_due = False
+            asked, self._asked = self._asked, []
+            for ask in asked:
                 _fail(ask, Unreachable(f"{type(error).__name__}: {error}"))
-            return
-        for ask, answer in zip(batch, answers, strict=True):
-            if isinstance(answer, ResponseError):
-                _fail(ask, Unreachable(f"{ask.script.name}: {answer}"))
-            elif not ask.answer.done():
-                ask.answer.set_result(answer)
+        else:
+            self._send()
 
-    async def _exchange(self, batch: Sequence[_Ask]) -> list[Any]:
-        async with self.redis.pipeline(transaction=False) as pipeline:
-            for ask in batch:
-                pipeline.evalsha(ask.script.sha, 1, ask.root, *ask.arguments)
-            answers: list[Any] = await pipeline.execute(raise_on_error=False)
-        return answers
+
+class _Line(asyncio.Protocol):
+    """A connection of our own: what is asked goes out in one write, answers come back in the same order.
+
+    redis-py opens it, with all that an address may ask for; its pipelines cost several times the CPU of our scripts'
+    calls (bench/ingress.py).
+    """
+
+    def __init__(self, connection: Any, timeout_s: float, answered: Callable[[], None]) -> None:
+        """`answered` is called whenever no answer is due any more."""
+        self.is_open = True
+        self._answered = answered
+        self._connection = connection
+        self._transport: asyncio.Transport = connection._writer.transport  # noqa: SLF001  # redis-py offers no other way
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
+        self.waiting: deque[_Ask] = deque()
+        self._reader = hiredis.Reader(replyError=_refused, notEnoughData=_NOTHING)
+        self._alarm: asyncio.TimerHandle | None = None
+        self._transport.set_protocol(self)
+
+    @classmethod
+    async def open(cls, redis: Redis, timeout_s: float, answered: Callable[[], None]) -> _Line:
+        """Raises `RedisError`, `OSError`."""
+        pool = redis.connection_pool
+        connection: Any = pool.connection_class(**pool.connection_kwargs)
+        try:
+            await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        return cls(connection, timeout_s, answered)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.waiting)
+
+    def send(self, asked: Sequence[_Ask]) -> None:
+        now_s = self._loop.time()
+        for ask in asked:
+            ask.sent_s = now_s
+        self.waiting.extend(asked)
+        self._transport.write(b"".join([ask.packed for ask in asked]))
+        if self._alarm is None:
+            self._alarm = self._loop.call_later(self._timeout_s, self._look)
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        try:
+            while (answer := self._reader.gets()) is not _NOTHING:
+                if not isinstance(answer, hiredis.PushNotification):
+                    self._hear(answer)
+        except hiredis.ProtocolError as error:
+            self.end(f"not Redis's protocol: {error}")
+        if not self.waiting:
+            self._answered()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end(f"connection lost: {exc}" if exc else "connection lost")
+
+    def _hear(self, answer: Any) -> None:
+        ask = self.waiting.popleft()
+        if isinstance(answer, NoScriptError):
+            ask.sent_s = self._loop.time()
+            self.waiting.append(ask)
+            self._transport.write(ask.with_text())  # from then on the server knows it
+        elif isinstance(answer, RedisError):
+            _fail(ask, Unreachable(f"{ask.script.name}: {answer}"))
+        elif not ask.answer.done():
+            ask.answer.set_result(answer)
+
+    def _look(self) -> None:
+        """Is the oldest question too old? One timer for all: most are answered long before."""
+        self._alarm = None
+        if not self.waiting:
+            return
+        left_s = self.waiting[0].sent_s + self._timeout_s - self._loop.time()
+        if left_s > 0:
+            self._alarm = self._loop.call_later(left_s, self._look)
+        else:
+            self.end(f"no answer within {self._timeout_s:g} s")
+
+    def end(self, reason: str) -> None:
+        """Close it; who still waits for an answer gets `Unreachable`."""
+        self.is_open = False
+        if self._alarm:
+            self._alarm.cancel()
+        self._transport.abort()
+        self._connection._writer = self._connection._reader = None  # noqa: SLF001  # so that it does not warn
+        waiting, self.waiting = self.waiting, deque()
+        for ask in waiting:
+            _fail(ask, Unreachable(reason))
+        self._answered()
+
+
+_NOTHING: Final = object()
+
+
+def _refused(message: str) -> ResponseError:
+    return NoScriptError(message) if message.startswith("NOSCRIPT") else ResponseError(message)
 
 
 def _fail(ask: _Ask, error: Exception) -> None:
@@ -139,8 +252,9 @@ def _fail(ask: _Ask, error: Exception) -> None:
 def open_store(url: str, layout: Layout, *, timeout_s: float) -> Store:
     """A store on the Redis at `url` (`redis://`, `rediss://` or `unix://`). Connects when first used.
 
-    Commands are not repeated on a broken connection: whoever asks knows whether that is safe. The pool waits for a
-    free connection instead of raising, which is what redis-py does past 100.
+    Scripts are not repeated on a broken connection: whoever asks knows whether that is safe. What `Store.redis` is asked
+    is reading, and repeated once: that a pooled connection died meanwhile shows only when it is used. The pool waits for
+    a free connection instead of raising, which is what redis-py does past 100.
     """
     pool = BlockingConnectionPool.from_url(
         url,
@@ -148,8 +262,8 @@ def open_store(url: str, layout: Layout, *, timeout_s: float) -> Store:
         timeout=timeout_s,
         socket_timeout=timeout_s,
         health_check_interval=0,
-        retry=Retry(NoBackoff(), 0),
+        retry=Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
         # what only TCP has; redis-py refuses it for a Unix socket
         **({} if url.startswith("unix:") else {"socket_connect_timeout": timeout_s, "socket_keepalive": True}),
     )
-    return Store(Redis(connection_pool=pool), layout)
+    return Store(Redis(connection_pool=pool), layout, timeout_s=timeout_s)
