@@ -134,7 +134,7 @@ class Store:
         try:
             async with asyncio.timeout(self._timeout_s):
                 self._line = await _Line.open(self.redis, self._timeout_s, self._send_soon)
-        except (RedisError, OSError, TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, each asker hears of it and none waits for ever
             self._is_due = False
             asked, self._asked = self._asked, []
             for ask in asked:
