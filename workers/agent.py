@@ -113,6 +113,7 @@ class Agent:
 
     async def _ask(self, turn: Turn, asked: Prompt, step: int, live: Live) -> Answer | None:
         """One model call. None: no answer this time, look again what to do."""
+        await self._wait_for_model(turn)
         await turn.write(Record("call", now_ms(), {"step": step, "turn": turn.id}))
         request = Request(
             model=turn.profile.model or self._settings.model.name,
@@ -135,8 +136,7 @@ class Agent:
             live.drop()
             await self._take_messages(turn, Record("dropped", now_ms(), {"step": step, "why": "interrupt"}))
             return None
-        if turn.state.pop("failures", None):
-            turn.state.pop("failing_since_ms", None)
+        if turn.state.pop("model", None):
             await turn.write(state="save")
         return answer
 
@@ -151,10 +151,10 @@ class Agent:
         raise ModelError("the stream ended without an answer", passing=True, kind="broken")
 
     async def _failed(self, turn: Turn, error: ModelError) -> None:
-        """Wait before the next try, or end the turn. A wait of seconds gives the place to others."""
+        """Note when to try again, or end the turn."""
         reference = turn.id[:8]
-        failures = turn.state["failures"] = turn.state.get("failures", 0) + 1
-        since = turn.state.setdefault("failing_since_ms", now_ms())
+        trouble = turn.state.get("model") or {"failures": 0, "since_ms": now_ms()}
+        failures, since = trouble["failures"] + 1, trouble["since_ms"]
         backoff = min(BACKOFF_MAX_S, 0.5 * 2 ** min(failures - 1, 6)) * random.uniform(0.5, 1)
         pause = backoff if error.retry_after_s is None else error.retry_after_s
         left = min(self._settings.model.retry_for_s - (now_ms() - since) / 1000, turn.seconds_left)
@@ -173,10 +173,16 @@ class Agent:
             raise Ended("turn.model_refused" if refused else "turn.failed", reference=reference)
         if pause > left:
             raise Ended("turn.model_away")
+        turn.state["model"] = {"failures": failures, "since_ms": since, "not_before_ms": now_ms() + int(pause * 1000)}
         await turn.write(state="save")
+
+    async def _wait_for_model(self, turn: Turn) -> None:
+        """After a failure: a short wait holds its place, a long one gives it to others; who comes back early waits on."""
+        pause = (turn.state.get("model", {}).get("not_before_ms", 0) - now_ms()) / 1000
         if pause > self._settings.mailbox.send_hold_s:
             raise Parked(pause)
-        await self._unless_called(turn, asyncio.sleep(pause), interrupts=False)
+        if pause > 0:
+            await self._unless_called(turn, asyncio.sleep(pause), interrupts=False)
 
     async def _reply(self, turn: Turn, answer: Answer) -> str:
         """The text of a final answer, empty where the model should be asked again."""

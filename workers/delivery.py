@@ -138,6 +138,8 @@ class Delivery:
             if found is None:
                 return
             row = found
+        elif row.state == "pending":
+            await self._pause((row.since_ms - now_ms()) / 1000)  # whoever comes back early waits on
         tries = 0
         while True:
             outcome = await self._attempt(row)
@@ -217,11 +219,15 @@ class Delivery:
         pause = outcome.retry_after_s
         if pause is None:
             pause = min(BACKOFF_MAX_S, max(0.5 * 2 ** (tries - 1), self._age_s(row) / 4))
-        await self.turn.mailbox.mark(self.turn.claim, row, "pending", row.ref)
+        await self.turn.mailbox.mark(self.turn.claim, row, "pending", row.ref, in_ms=int(pause * 1000))
         log(logger, "send delayed", level=logging.WARNING, reason=outcome.kind, detail=outcome.detail, pause_s=pause)
+        await self._pause(pause)
+
+    async def _pause(self, pause: float) -> None:
+        """A short wait holds its place, a long one gives it to others."""
         if pause > self.settings.send_hold_s:
             raise Parked(pause)
-        await asyncio.sleep(pause)
+        await asyncio.sleep(max(0.0, pause))
 
     async def _give_up(self, row: Row, outcome: Outcome, notice: str | None = None) -> None:
         """This part will not arrive; the operator sees it in the dead letters, the person by a notice where one may help."""

@@ -100,6 +100,8 @@ class Desk:
             log(logger, "no such connection here", level=logging.ERROR, connection=stored.key.connection)
             raise Parked(UNKNOWN_CONNECTION_WAIT_S)  # a worker with newer settings may know it
         profile = self._profile(stored)
+        if stored.control or stored.inbox:
+            claim.news.set()  # whoever goes on with a turn looks at its first border
         if stored.turn:
             turn = Turn(self.mailbox, claim, stored, profile, stored.turn)
             log(logger, "turn taken over", conversation=stored.key.id, turn=turn.id[:8], tries=claim.tries)

@@ -112,7 +112,8 @@ class Claimed:
 class Row:
     """One part of a reply in the outbox. `state` is `pending`, `live`, `sending`, `sent` or `given_up`.
 
-    `live`: a message of ours that shows a growing answer; it becomes the reply by an edit.
+    `live`: a message of ours that shows a growing answer; it becomes the reply by an edit. `since_ms` is when the state
+    began; of `pending`, when it may be tried.
     """
 
     key: str
@@ -425,10 +426,15 @@ class Mailbox:
             *_flat(rows),
         )
 
-    async def mark(self, claim: Claim, row: Row, state: str, ref: dict[str, Any] | None = None) -> bool:
-        """Note how far a part's sending has come. False: it was sent before, or there is no such row. Raises `Lost`."""
+    async def mark(
+        self, claim: Claim, row: Row, state: str, ref: dict[str, Any] | None = None, *, in_ms: int = 0
+    ) -> bool:
+        """Note how far a part's sending has come. False: it was sent before, or there is no such row. Raises `Lost`.
+
+        `in_ms`, with `pending`: not to be tried again before.
+        """
         good = {"OK", "DONE", "SENT", "NO_ROW"}
-        verdict = await self._write(claim, "mark", good, row.key, row_state(state, now_ms(), ref))
+        verdict = await self._write(claim, "mark", good, row.key, row_state(state, now_ms() + in_ms, ref))
         return verdict in {"OK", "DONE"}
 
     async def settle(self, claim: Claim, worker: str, places: int) -> Claimed | None:

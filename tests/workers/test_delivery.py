@@ -32,8 +32,10 @@ class Slow(Mailbox):
 
     sleep_s = 0.0
 
-    async def mark(self, claim: Claim, row: Row, state: str, ref: dict[str, Any] | None = None) -> bool:
-        marked = await super().mark(claim, row, state, ref)
+    async def mark(
+        self, claim: Claim, row: Row, state: str, ref: dict[str, Any] | None = None, *, in_ms: int = 0
+    ) -> bool:
+        marked = await super().mark(claim, row, state, ref, in_ms=in_ms)
         if state == "sending" and self.sleep_s:
             await asyncio.sleep(self.sleep_s)
         return marked
@@ -154,6 +156,10 @@ async def test_a_short_wait_holds_its_place_and_a_long_one_gives_it_away(hooked:
         await hooked.delivery().send_all(rows)
     assert parked.value.wait_s == 30
     assert await hooked.states() == ["pending"]
+    waiting = (await hooked.mailbox.load(hooked.turn.claim.conversation)).rows
+    with pytest.raises(Parked):  # somebody wrote meanwhile and the turn came back early: it waits on
+        await hooked.delivery().send_all(waiting)
+    assert not hooked.twin.taken
     hooked.twin.next(status=503)
     await hooked.delivery().send_all(rows)
     assert await hooked.states() == ["sent"]
