@@ -29,7 +29,7 @@ async def a_holder_that_sleeps_after_take_strands_nobody(world: World) -> None:
     await world.say(mailbox, "hello")
     first = await world.claim_one(mailbox)
     await world.take_all(mailbox, first)
-    second = await world.claim_one(mailbox, "w2")
+    second = await world.take_over(mailbox)
     assert second.conversation == first.conversation
     assert second.tries == 1
 
@@ -40,7 +40,7 @@ async def what_was_taken_is_an_open_turn(world: World) -> None:
     await world.say(mailbox, "hello")
     claim = await world.claim_one(mailbox)
     await world.take_all(mailbox, claim)
-    again = await world.claim_one(mailbox, "w2")
+    again = await world.take_over(mailbox)
     stored = await mailbox.load(again.conversation)
     assert stored.turn is not None
     assert texts(stored.history) == ["hello"]
@@ -55,7 +55,7 @@ async def an_unsent_row_keeps_the_conversation_awake(world: World) -> None:
     await world.take_all(mailbox, claim)
     await mailbox.append(claim, records=[note("answer")], rows=[row()], turn="close")
     assert await mailbox.settle(claim, "w1", 0) is None
-    again = await world.claim_one(mailbox, "w2")
+    again = await world.take_over(mailbox)
     assert [one.state for one in (await mailbox.load(again.conversation)).rows] == ["pending"]
 
 
@@ -65,8 +65,7 @@ async def a_zombie_writes_nothing(world: World) -> None:
     await world.say(mailbox, "hello")
     zombie = await world.claim_one(mailbox)
     await world.take_all(mailbox, zombie)
-    await world.claim_one(mailbox, "w2")
-    zombie.deadline_s += 60  # its clock stood still
+    await world.take_over(mailbox)
     with contextlib.suppress(Fenced):
         await mailbox.append(zombie, records=[note("from the grave")])
     history = (await mailbox.load(zombie.conversation)).history
@@ -195,7 +194,7 @@ async def a_bell_that_nobody_answers_is_rung_again(world: World) -> None:
     async def rings() -> bool:
         return (await world.say(mailbox, f"x{now_ms()}", key(f"x{now_ms()}"))).ring
 
-    await until(rings)
+    await until(rings, world.patience_s)
 
 
 async def whoever_comes_after_an_answered_bell_rings(world: World) -> None:
@@ -238,9 +237,9 @@ async def a_finished_step_clears_the_tries(world: World) -> None:
     await world.say(mailbox, "hello")
     first = await world.claim_one(mailbox)
     await world.take_all(mailbox, first)
-    second = await world.claim_one(mailbox, "w2")
+    second = await world.take_over(mailbox)
     await mailbox.append(second, records=[note("a step")], finished_step=True)
-    third = await world.claim_one(mailbox, "w3")
+    third = await world.take_over(mailbox, "w3")
     assert (second.tries, third.tries) == (1, 1)
 
 
@@ -248,12 +247,12 @@ async def renewing_keeps_a_claim(world: World) -> None:
     mailbox = await world.mailbox()
     await world.say(mailbox, "hello")
     claim = await world.claim_one(mailbox)
-    for _ in range(6):
-        await asyncio.sleep(world.settings.lease_s / 3)
-        await mailbox.renew([claim])
-        assert not (await mailbox.claim(0, "w2", 1)).grants
+    await world.lapse()
+    await mailbox.renew([claim])
+    assert not (await mailbox.claim(0, "w2", 1)).grants
     claim.check()
     await world.say(mailbox, "again")
+    claim.news.clear()
     await mailbox.renew([claim])
     assert claim.news.is_set()
 
@@ -262,7 +261,7 @@ async def a_lost_claim_is_told_at_renewal(world: World) -> None:
     mailbox = await world.mailbox()
     await world.say(mailbox, "hello")
     claim = await world.claim_one(mailbox)
-    await world.claim_one(mailbox, "w2")
+    await world.take_over(mailbox)
     await mailbox.renew([claim])
     with pytest.raises(Fenced):
         claim.check()

@@ -85,7 +85,7 @@ async def test_without_the_guard_a_scenario_ends_badly(
 
     monkeypatch.setattr(mailbox, "script", without)
     monkeypatch.setattr(scenarios, "script", without)
-    world = World(redis_url, layout)
+    world = World(redis_url, layout, patience_s=0.3)
     failed = False
     try:
         await scenarios.SCENARIOS[play](world)

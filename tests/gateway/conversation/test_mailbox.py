@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from config.settings import MailboxSettings
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.mailbox import Cold, Mailbox, WrongPartitions
 from gateway.store import Layout, Store
 from tests.gateway.conversation.scenarios import SCENARIOS
-from tests.gateway.conversation.world import QUICK, World, key, until
+from tests.gateway.conversation.world import PLAY, World, key, until
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ async def test_an_empty_redis_takes_and_gives_nothing_until_somebody_adopts_it(w
 
 
 async def test_the_first_process_on_an_empty_redis_says_so(store: Store) -> None:
-    mailbox = Mailbox(store, QUICK)
+    mailbox = Mailbox(store, PLAY)
     assert await mailbox.open()
     assert not await mailbox.open()
 
@@ -65,7 +64,7 @@ def test_every_conversation_is_in_one_partition() -> None:
 
 
 async def test_a_channel_under_a_cap_gets_no_more_places_than_that(redis_url: str, layout: Layout) -> None:
-    world = World(redis_url, layout, QUICK.model_copy(update={"places_per_channel": 2}))
+    world = World(redis_url, layout, PLAY.model_copy(update={"places_per_channel": 2}))
     mailbox = await world.mailbox()
     for number in range(4):
         await world.say(mailbox, "hello", key(f"t{number}"))
@@ -84,7 +83,7 @@ async def test_a_channel_under_a_cap_gets_no_more_places_than_that(redis_url: st
 
 
 async def test_idle_conversations_expire_whole_and_busy_ones_never(redis_url: str, layout: Layout) -> None:
-    world = World(redis_url, layout, MailboxSettings(lease_s=0.15, send_timeout_s=0.05, retention_s=60))
+    world = World(redis_url, layout, PLAY.model_copy(update={"retention_s": 60}))
     mailbox = await world.mailbox()
     await world.say(mailbox, "hello")
     names = [layout.key(key().id, what) for what in ("", "history")]
@@ -101,7 +100,7 @@ async def test_idle_conversations_expire_whole_and_busy_ones_never(redis_url: st
 
 
 async def test_what_is_remembered_of_messages_ends_with_dedupe_s(redis_url: str, layout: Layout) -> None:
-    world = World(redis_url, layout, QUICK.model_copy(update={"dedupe_s": 1}))
+    world = World(redis_url, layout, PLAY.model_copy(update={"dedupe_s": 1}))
     mailbox = await world.mailbox()
     await world.say(mailbox, "hello")
     assert (await world.say(mailbox, "hello")).state == "known"
@@ -114,7 +113,7 @@ async def test_what_is_remembered_of_messages_ends_with_dedupe_s(redis_url: str,
 
 
 async def test_many_waiting_conversations_shed_newcomers(redis_url: str, layout: Layout) -> None:
-    world = World(redis_url, layout, QUICK.model_copy(update={"waiting_max": 2}))
+    world = World(redis_url, layout, PLAY.model_copy(update={"waiting_max": 2}))
     mailbox = await world.mailbox()
     states = [(await world.say(mailbox, "hello", key(f"t{number}"))).state for number in range(3)]
     assert states == ["new", "new", "full"]
