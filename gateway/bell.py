@@ -11,6 +11,7 @@ import json
 import logging
 import secrets
 import zlib
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from config.settings import RqSettings
+from gateway.logs import log
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +68,9 @@ class Bell:
 
     async def push_back(self, partition: int) -> None:
         """A bell that we popped and will not answer goes to somebody else."""
-        self._due.add(partition)
-        await self._ring_due()
+        self.ring(partition)
+        if self._ringing:
+            await asyncio.wait([self._ringing])
 
     async def close(self) -> None:
         if self._ringing:
@@ -78,25 +81,27 @@ class Bell:
     async def _ring_due(self) -> None:
         try:
             await asyncio.sleep(0)
-            due, self._due = self._due, set()
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                for partition in due:
-                    bell_id = f"bell-{partition}-{secrets.token_hex(6)}"
-                    key = f"{self._settings.key_prefix}:job:{bell_id}"
-                    pipeline.hset(key, mapping=write(partition, self._settings.queue))
-                    pipeline.expire(key, KEEP_S)
-                    pipeline.sadd(
-                        f"{self._settings.key_prefix}:queues",
-                        f"{self._settings.key_prefix}:queue:{self._settings.queue}",
-                    )
-                    pipeline.rpush(self.queue_key, bell_id)
-                pipeline.ltrim(self.queue_key, -QUEUE_MAX, -1)  # nobody pops while all are suspended
-                await pipeline.execute()
+            while self._due:  # what became due while we rang is rung as well: its flag is set, nobody else will
+                due, self._due = self._due, set()
+                await self._write(due)
         except (RedisError, OSError) as error:
             self.failed += 1
-            logger.warning("bell not rung: %s", error)
+            log(logger, "bell not rung", level=logging.WARNING, reason=str(error), failed=self.failed)
         finally:
             self._ringing = None
+
+    async def _write(self, due: Iterable[int]) -> None:
+        prefix = self._settings.key_prefix
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for partition in due:
+                bell_id = f"bell-{partition}-{secrets.token_hex(6)}"
+                key = f"{prefix}:job:{bell_id}"
+                pipeline.hset(key, mapping=write(partition, self._settings.queue))
+                pipeline.expire(key, KEEP_S)
+                pipeline.sadd(f"{prefix}:queues", self.queue_key)
+                pipeline.rpush(self.queue_key, bell_id)
+            pipeline.ltrim(self.queue_key, -QUEUE_MAX, -1)  # nobody pops while all are suspended
+            await pipeline.execute()
 
 
 def write(partition: int, queue: str) -> dict[Any, Any]:
@@ -123,7 +128,7 @@ def read(data: bytes) -> int:
     except (zlib.error, ValueError, TypeError, RecursionError) as error:
         raise Foreign("a job that can't be read") from error
     match function, instance, arguments, named:
-        case str(name), None, [int(partition)], {} if name == FUNCTION and not isinstance(partition, bool):
+        case str(name), None, [int(partition)], {} if name == FUNCTION and partition >= 0 and partition is not True:
             return partition
     raise Foreign(f"a job for {str(function)[:80]!r}")
 

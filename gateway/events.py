@@ -88,20 +88,28 @@ class Event:
 
     @classmethod
     def load(cls, text: str | bytes) -> Event:
-        """The event that `dump` wrote. Unknown fields of a later version are ignored."""
+        """The event that `dump` wrote. Unknown fields of a later version are ignored. Raises `ValueError`."""
         return cls.of(json.loads(text))
 
     @classmethod
     def of(cls, dumped: dict[str, Any]) -> Event:
-        """The same from JSON that was read already."""
-        known = {name: value for name, value in dumped.items() if name in cls.__dataclass_fields__}
-        known["conversation"] = of_parts(known["conversation"])
-        known["actor"] = Actor(**known["actor"])
-        known["dedupe_keys"] = tuple(known["dedupe_keys"])
-        known["attachments"] = tuple(Attachment(**one) for one in known.get("attachments", ()))
-        if known.get("reply_handle"):
-            known["reply_handle"] = ReplyHandle(**known["reply_handle"])
-        return cls(**known)
+        """The same from JSON that was read already. Raises `ValueError` for what is no event."""
+        try:
+            known = _known(cls, dumped)
+            known["conversation"] = of_parts(known["conversation"])
+            known["actor"] = Actor(**_known(Actor, known["actor"]))
+            known["dedupe_keys"] = tuple(known["dedupe_keys"])
+            known["attachments"] = tuple(Attachment(**_known(Attachment, one)) for one in known.get("attachments", ()))
+            if known.get("reply_handle"):
+                known["reply_handle"] = ReplyHandle(**_known(ReplyHandle, known["reply_handle"]))
+            return cls(**known)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no event: {error}") from error
+
+
+def _known(kind: Any, dumped: dict[str, Any]) -> dict[str, Any]:
+    """Without the fields that a later version has added."""
+    return {name: value for name, value in dumped.items() if name in kind.__dataclass_fields__}
 
 
 def _fields(one: Any) -> dict[str, Any]:

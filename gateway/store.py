@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -21,7 +22,22 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 
 class Unreachable(Exception):
-    """Redis did not answer in time, or refused. What was asked may have happened or not."""
+    """Redis did not answer in time, or refused for now. What was asked may have happened or not."""
+
+
+class Refused(Unreachable):
+    """Redis is there and will not do this, now or later: a mistake of ours, or of whoever wrote to it."""
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Around what `Store.redis` is asked: its faults become `Unreachable`."""
+    try:
+        yield
+    except ResponseError as error:
+        raise _kind(error)(str(error)) from error
+    except (RedisError, OSError) as error:
+        raise Unreachable(f"{type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +225,7 @@ class _Line(asyncio.Protocol):
             self.waiting.append(ask)
             self._transport.write(ask.with_text())  # from then on the server knows it
         elif isinstance(answer, RedisError):
-            _fail(ask, Unreachable(f"{ask.script.name}: {answer}"))
+            _fail(ask, _kind(answer)(f"{ask.script.name}: {answer}"))
         elif not ask.answer.done():
             ask.answer.set_result(answer)
 
@@ -238,10 +254,18 @@ class _Line(asyncio.Protocol):
 
 
 _NOTHING: Final = object()
+PASSING: Final = (
+    "LOADING", "BUSY", "READONLY", "MASTERDOWN", "OOM", "MISCONF", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "NOAUTH",
+)  # fmt: skip
+"""What a server says that may do it later."""
 
 
 def _refused(message: str) -> ResponseError:
     return NoScriptError(message) if message.startswith("NOSCRIPT") else ResponseError(message)
+
+
+def _kind(error: RedisError) -> type[Unreachable]:
+    return Unreachable if str(error).startswith(PASSING) else Refused
 
 
 def _fail(ask: _Ask, error: Exception) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
 from collections.abc import Coroutine, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 
 from config.settings import Settings
 from gateway.commands import command_of
-from gateway.conversation.mailbox import Leaving, now_ms
+from gateway.conversation.claim import Leaving
 from gateway.conversation.records import Record
 from gateway.events import Event
 from gateway.logs import log
@@ -20,9 +19,9 @@ from gateway.phrases import say
 from skills.index import section
 from skills.library import Catalogue
 from workers.calls import Calls
-from workers.delivery import Live
+from workers.live import Live
 from workers.models import Answer, Model, ModelError, Request, TextDelta
-from workers.moves import Ask, Pending, Run, Stop, is_stop, next_move, pending
+from workers.moves import Ask, Pending, Run, Stop, is_stop, next_move, pending, read_event
 from workers.rendering import Prompt, messages, prompt
 from workers.tools import Tool
 from workers.turn import Ended, Parked, Turn
@@ -84,7 +83,7 @@ class Agent:
                     answer = await self._ask(turn, asked, step, live)
                     if answer is None:
                         continue
-                    record = Record("answer", now_ms(), {"step": step, **asdict(answer)})
+                    record = Record("answer", turn.now_ms(), {"step": step, **asdict(answer)})
                     if answer.stop_reason == "pause_turn" or answer.calls_tools:
                         await turn.write(record, finished_step=True)
                         live.next_step()
@@ -107,14 +106,14 @@ class Agent:
             self._prompts[turn.profile.name, had_tools] = (catalogue, made)
         last = next((record for record in reversed(turn.stored.history) if record.type == "prompt"), None)
         if last is None or last.data["hash"] != made.hash:
-            await turn.write(Record("prompt", now_ms(), {"hash": made.hash, "turn": turn.id}))
+            await turn.write(Record("prompt", turn.now_ms(), {"hash": made.hash, "turn": turn.id}))
             log(logger, "prompt changed", conversation=turn.stored.key.id, hash=made.hash, first=last is None)
         return made
 
     async def _ask(self, turn: Turn, asked: Prompt, step: int, live: Live) -> Answer | None:
         """One model call. None: no answer this time, look again what to do."""
         await self._wait_for_model(turn)
-        await turn.write(Record("call", now_ms(), {"step": step, "turn": turn.id}))
+        await turn.write(Record("call", turn.now_ms(), {"step": step, "turn": turn.id}))
         request = Request(
             model=turn.profile.model or self._settings.model.name,
             system=[{"type": "text", "text": asked.system}],
@@ -134,7 +133,7 @@ class Agent:
             if called.stop:
                 raise
             live.drop()
-            await self._take_messages(turn, Record("dropped", now_ms(), {"step": step, "why": "interrupt"}))
+            await self._take_messages(turn, Record("dropped", turn.now_ms(), {"step": step, "why": "interrupt"}))
             return None
         if turn.state.pop("model", None):
             await turn.write(state="save")
@@ -153,11 +152,11 @@ class Agent:
     async def _failed(self, turn: Turn, error: ModelError) -> None:
         """Note when to try again, or end the turn."""
         reference = turn.id[:8]
-        trouble = turn.state.get("model") or {"failures": 0, "since_ms": now_ms()}
+        trouble = turn.state.get("model") or {"failures": 0, "since_ms": turn.now_ms()}
         failures, since = trouble["failures"] + 1, trouble["since_ms"]
         backoff = min(BACKOFF_MAX_S, 0.5 * 2 ** min(failures - 1, 6)) * random.uniform(0.5, 1)
         pause = backoff if error.retry_after_s is None else error.retry_after_s
-        left = min(self._settings.model.retry_for_s - (now_ms() - since) / 1000, turn.seconds_left)
+        left = min(self._settings.model.retry_for_s - (turn.now_ms() - since) / 1000, turn.seconds_left)
         log(
             logger,
             "model failed",
@@ -173,12 +172,16 @@ class Agent:
             raise Ended("turn.model_refused" if refused else "turn.failed", reference=reference)
         if pause > left:
             raise Ended("turn.model_away")
-        turn.state["model"] = {"failures": failures, "since_ms": since, "not_before_ms": now_ms() + int(pause * 1000)}
+        turn.state["model"] = {
+            "failures": failures,
+            "since_ms": since,
+            "not_before_ms": turn.now_ms() + int(pause * 1000),
+        }
         await turn.write(state="save")
 
     async def _wait_for_model(self, turn: Turn) -> None:
         """After a failure: a short wait holds its place, a long one gives it to others; who comes back early waits on."""
-        pause = (turn.state.get("model", {}).get("not_before_ms", 0) - now_ms()) / 1000
+        pause = (turn.state.get("model", {}).get("not_before_ms", 0) - turn.now_ms()) / 1000
         if pause > self._settings.mailbox.send_hold_s:
             raise Parked(pause)
         if pause > 0:
@@ -195,7 +198,7 @@ class Agent:
             return text if answer.stop_reason != "max_tokens" else f"{text}\n\n{say('turn.cut', turn.language)}"
         if any(record.type == "dropped" and record.data["why"] == "empty" for record in turn.records):
             raise Ended("turn.empty")
-        await turn.write(Record("dropped", now_ms(), {"step": 0, "why": "empty"}))
+        await turn.write(Record("dropped", turn.now_ms(), {"step": 0, "why": "empty"}))
         return ""
 
     # ---- limits, borders, newcomers ----
@@ -241,7 +244,7 @@ class Agent:
 
     async def _look(self, turn: Turn) -> Called | None:
         control, inbox = await turn.mailbox.waiting(turn.claim.conversation)
-        if any(is_stop(json.loads(event)) for event in control):
+        if any(is_stop(read_event(event)) for event in control):
             await turn.take((), control)
             return Called(stop=True)
         return Called(stop=False) if talk_of(inbox) else None
@@ -283,11 +286,18 @@ def spent(usage: Mapping[str, int]) -> int:
     return sum(tokens for name, tokens in usage.items() if name != "cache_read_tokens")
 
 
+def is_talk(raw: bytes) -> bool:
+    try:
+        return not command_of(Event.load(raw))
+    except ValueError:
+        return False
+
+
 def talk_of(inbox: Sequence[bytes]) -> list[bytes]:
     """The members that are talk and no command, up to the first command: commands keep their place in line."""
     members = []
     for member in inbox:
-        if command_of(Event.load(member[13:])):
+        if not is_talk(member[13:]):
             break
         members.append(member)
     return members
@@ -303,7 +313,7 @@ async def close_calls(turn: Turn, why: str) -> None:
         *(
             Record(
                 "tool_result",
-                now_ms(),
+                turn.now_ms(),
                 {
                     "step": call.step,
                     "id": call.id,

@@ -17,7 +17,7 @@ from pathlib import Path
 from config.loading import load
 from gateway.children import start_child, stop_child
 from gateway.connections import platform_settings
-from gateway.conversation.mailbox import Claim, Lost, boot_clock_s
+from gateway.conversation.claim import Claim, Lost, boot_clock_s
 from gateway.embedded import redis_url
 from gateway.logs import log, start_logging
 from gateway.store import Unreachable

@@ -12,11 +12,11 @@ from typing import Any
 import jsonschema_rs
 
 from config.settings import ToolsSettings
-from gateway.conversation.mailbox import Lost, now_ms
+from gateway.conversation.claim import Lost
 from gateway.conversation.records import Record
 from gateway.logs import log
 from skills.library import Catalogue
-from workers.delivery import Live
+from workers.live import Live
 from workers.moves import Pending
 from workers.rendering import in_context
 from workers.tools import Call, Tool, ToolError, ToolResult
@@ -52,7 +52,7 @@ class Calls:
 
     async def _together(self, calls: Sequence[Pending]) -> None:
         starts = [
-            Record("tool_start", now_ms(), {"step": call.step, "id": call.id, "name": call.name})
+            Record("tool_start", self._turn.now_ms(), {"step": call.step, "id": call.id, "name": call.name})
             for call in calls
             if self._why_not(call) is None and not call.was_started
         ]
@@ -91,7 +91,7 @@ class Calls:
             data["error"] = True
         if result.untrusted and not error:
             data |= {"untrusted": True, "mark": secrets.token_hex(4)}
-        await self._turn.write(Record("tool_result", now_ms(), data), *result.records, finished_step=True)
+        await self._turn.write(Record("tool_result", self._turn.now_ms(), data), *result.records, finished_step=True)
         self._live.step_done(line, failed=error)
 
     async def _result(self, call: Pending) -> tuple[ToolResult, bool]:

@@ -17,7 +17,7 @@ from gateway.cli import Stop, pass_loaded
 from gateway.conversation.mailbox import WrongPartitions
 from gateway.embedded import NoServer, redis_url
 from gateway.logs import log, start_logging
-from gateway.serving import Unfit, on_stop_signals, refuse_unfit, run_loop
+from gateway.serving import Unfit, on_stop_signals, run_loop
 from gateway.store import Unreachable
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,6 @@ async def _work(loaded: Loaded, concurrency: int) -> None:
     registration = Registration(rq_url, settings.rq.queue, name)
     try:
         async with open_desk(loaded, url, name) as desk:
-            await refuse_unfit(desk.mailbox.store, settings)
             runner = Runner(
                 mailbox=desk.mailbox,
                 bell=bell,

@@ -7,6 +7,7 @@ then control, then the inbox. At last the claim is given back, in the script tha
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,16 +17,20 @@ from typing import Any
 from config.loading import Loaded
 from config.profiles import Profile, Queue
 from gateway.commands import Done, Said, command_of, find
-from gateway.conversation.mailbox import Claim, Claimed, Lost, Mailbox, Row, Stored, now_ms
+from gateway.conversation.claim import Claim, Claimed, Lost
+from gateway.conversation.key import ConversationKey
+from gateway.conversation.mailbox import Mailbox, Stored
+from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
-from gateway.events import Event
+from gateway.events import Actor, Event
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Adapter, Outbound
 from gateway.store import Unreachable
 from skills.library import Shelf
 from workers.agent import Agent, talk_of
-from workers.delivery import Delivery, Live, sent_ref
+from workers.delivery import Delivery, sent_ref
+from workers.live import Live
 from workers.turn import Ended, Parked, Turn, begin, leftover, rows_for
 
 logger = logging.getLogger(__name__)
@@ -54,13 +59,15 @@ class Desk:
         Raises `Lost`. On anything else that nobody understands it is handed over, and after the third time buried.
         """
         while True:
-            stored = await self.mailbox.load(claim.conversation)
+            saw_seq = 0
             try:
+                stored = await self.mailbox.load(claim.conversation)
+                saw_seq = stored.seq
                 await self._work(claim, stored)
                 released = await self.mailbox.settle(claim, self.worker, places())
             except Parked as parked:
                 wait_ms = max(1, int(parked.wait_s * 1000))
-                released = await self.mailbox.park(claim, wait_ms, stored.seq, self.worker, places())
+                released = await self.mailbox.park(claim, wait_ms, saw_seq, self.worker, places())
             except (Lost, Unreachable):
                 raise
             except Exception as error:  # noqa: BLE001  # whatever it is, the person is told and the others go on
@@ -77,20 +84,20 @@ class Desk:
         if stored.turn:
             turn = Turn(self.mailbox, claim, stored, profile, stored.turn)
             await self._find_live(turn, stored.rows)
-        else:
-            waiting = [*stored.control[:1], *(member[13:] for member in stored.inbox[:1])]
-            if not waiting:
-                return
-            turn = begin(self.mailbox, claim, stored, profile, Event.load(waiting[0]))
+        elif stored.control or stored.inbox:
+            raw = stored.control[0] if stored.control else stored.inbox[0][13:]
+            turn = begin(self.mailbox, claim, stored, profile, readable(raw, stored.key))
             await turn.take(() if stored.control else stored.inbox[:1], stored.control[:1])
+        else:
+            return
         reference = turn.id[:8]
         log(logger, "buried", level=logging.ERROR, conversation=stored.key.id, reference=reference, reason=reason)
         text = say("turn.dead", turn.language, reference=reference)
         adapter = self.adapters[stored.key.connection]
         rows = rows_for(turn, adapter.render(Outbound(text, is_notice=True)))
         records = [
-            Record("failed", now_ms(), {"turn": turn.id, "reason": reason}),
-            Record("reply", now_ms(), {"turn": turn.id, "text": text, "notice": True}),
+            Record("failed", self.mailbox.now_ms(), {"turn": turn.id, "reason": reason}),
+            Record("reply", self.mailbox.now_ms(), {"turn": turn.id, "text": text, "notice": True}),
         ]
         await self.mailbox.bury(claim, turn.id, reason, records=records, rows=rows)
 
@@ -113,7 +120,11 @@ class Desk:
             await Delivery(turn, adapter, self.mailbox.settings).send_all([row])
         if stored.control or stored.inbox:
             members = [] if stored.control else chosen(stored.inbox, profile.queue)
-            first = Event.load(stored.control[0] if stored.control else members[0][13:])
+            try:
+                first = Event.load(stored.control[0] if stored.control else members[0][13:])
+            except ValueError as error:
+                await self.bury(claim, f"unreadable: {error}")
+                return
             turn = begin(self.mailbox, claim, stored, profile, first)
             await turn.take(members, stored.control[:1])
             log(logger, "turn", conversation=stored.key.id, turn=turn.id[:8], events=max(1, len(members)))
@@ -121,7 +132,11 @@ class Desk:
 
     async def _go_on(self, turn: Turn, adapter: Adapter) -> None:
         """From wherever the turn stands to its reply, sent."""
-        events = [Event.of(one.data["event"]) for one in turn.records if one.type == "event"]
+        events = [
+            readable(json.dumps(one.data["event"]).encode(), turn.stored.key)
+            for one in turn.records
+            if one.type == "event"
+        ]
         command = command_of(events[0]) if events else None
         if command:
             await self._command(turn, adapter, events[0], *command)
@@ -135,7 +150,7 @@ class Desk:
         if known is None:
             done = Done(say("command.unknown", turn.language, name=name))
         else:
-            done = known.run(Said(event, rest, turn.language, now_ms()))
+            done = known.run(Said(event, rest, turn.language, self.mailbox.now_ms()))
         await self._finish(turn, adapter, done.text, *done.records, notice=True, command=True)
 
     async def _answer(self, turn: Turn, adapter: Adapter) -> None:
@@ -161,7 +176,9 @@ class Desk:
         data |= {"notice": True} if notice else {}
         data |= {"command": True} if command else {}
         rows = rows_for(turn, adapter.render(Outbound(text, is_notice=notice)))
-        await turn.write(*records, Record("reply", now_ms(), data), rows=rows, state="close", finished_step=True)
+        await turn.write(
+            *records, Record("reply", self.mailbox.now_ms(), data), rows=rows, state="close", finished_step=True
+        )
         await Delivery(turn, adapter, self.mailbox.settings).send_all(rows)
 
     async def _find_live(self, turn: Turn, rows: Sequence[Row]) -> None:
@@ -193,6 +210,14 @@ class Desk:
 
     def _profile(self, stored: Stored) -> Profile:
         return self.loaded.profile_for(stored.key.connection, stored.key.channel)
+
+
+def readable(raw: bytes, key: ConversationKey) -> Event:
+    """The event; where it is none, something in its place that a notice can answer."""
+    try:
+        return Event.load(raw)
+    except ValueError:
+        return Event(kind="message", conversation=key, actor=Actor(""), dedupe_keys=(repr(raw),), at_ms=0)
 
 
 def chosen(inbox: Sequence[bytes], queue: Queue) -> list[bytes]:

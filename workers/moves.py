@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,8 +56,21 @@ def next_move(records: Sequence[Record]) -> Ask | Run | Stop:
 
 
 def is_stop(event: dict[str, Any]) -> bool:
-    said = command_of(Event.of(event))
+    """Whether somebody said /stop. What is no event says nothing."""
+    try:
+        said = command_of(Event.of(event))
+    except ValueError:
+        return False
     return bool(said and said[0] == "stop")
+
+
+def read_event(raw: bytes) -> dict[str, Any]:
+    """An event's JSON; nothing for what is none."""
+    try:
+        read = json.loads(raw)
+    except ValueError:
+        return {}
+    return read if isinstance(read, dict) else {}
 
 
 def pending(records: Sequence[Record], answer: Record) -> tuple[Pending, ...]:

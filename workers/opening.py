@@ -14,6 +14,7 @@ from gateway.connections import adapters
 from gateway.conversation.mailbox import Mailbox
 from gateway.feed import Feed
 from gateway.logs import log
+from gateway.serving import refuse_unfit
 from gateway.store import Layout, open_store
 from skills.library import Shelf, roots
 from workers.agent import Agent
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterator[Desk]:
-    """A desk with everything on it, for one process. Raises `Unreachable`, `WrongPartitions`, `ConfigError`."""
+    """A desk with everything on it, for one process. Raises `Unreachable`, `Unfit`, `WrongPartitions`, `ConfigError`."""
     settings = loaded.settings
     layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
     store = open_store(redis_url, layout, timeout_s=settings.redis.timeout_s)
@@ -35,6 +36,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
     shelf = Shelf(roots(settings.skills))
     try:
         async with aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as http:
+            await refuse_unfit(store, settings)
             mailbox = Mailbox(store, settings.mailbox)
             if await mailbox.open():
                 log(logger, "new epoch: this Redis was empty", level=logging.WARNING, epoch=mailbox.epoch)

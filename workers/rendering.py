@@ -77,7 +77,7 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
             case "skill":
                 waiting.skills.append(record.data["text"])
             case "event":
-                waiting.talk.extend(_spoken(Event.of(record.data["event"])))
+                waiting.talk.extend(_spoken(record))
             case "reply" if record.data.get("notice") and not record.data.get("command"):
                 waiting.talk.append(f"(deskmate told the chat: {record.data['text']})")
     _add(rendered, "user", waiting.flush())
@@ -157,7 +157,11 @@ def _blank(block: dict[str, Any]) -> bool:
     return block.get("type") == "text" and not str(block.get("text", "")).strip()
 
 
-def _spoken(event: Event) -> list[str]:
+def _spoken(record: Record) -> list[str]:
+    try:
+        event = Event.of(record.data["event"])
+    except ValueError:
+        return []
     if event.is_empty or command_of(event):
         return []
     text = event.text.strip()

@@ -17,9 +17,10 @@ from redis.exceptions import RedisError
 
 from config.settings import MailboxSettings
 from gateway.bell import Bell, Foreign
-from gateway.conversation.mailbox import Claim, Claimed, Cold, Lost, Mailbox
+from gateway.conversation.claim import Claim, Claimed, Lost
+from gateway.conversation.mailbox import Cold, Mailbox
 from gateway.logs import log
-from gateway.store import Unreachable
+from gateway.store import Refused, Unreachable
 from workers.registration import Registration
 
 logger = logging.getLogger(__name__)
@@ -191,15 +192,17 @@ class Runner:
                 await self._attend_alone(claim)
             else:
                 claimed = await self._attend(claim, self._places_with_mine)
-        except Lost as lost:
+        except Lost as lost:  # Leaving as well: it is still ours to give
             log(logger, "claim lost", level=logging.WARNING, conversation=claim.conversation, why=type(lost).__name__)
             await self._hand_over(claim)
+        except Refused as error:
+            log(logger, "claim broke", level=logging.ERROR, error=error, conversation=claim.conversation)
         except Unreachable as error:
             log(logger, "redis away during a turn", level=logging.WARNING, reason=str(error))
+            await asyncio.sleep(WATCH_S)
             await self._hand_over(claim)
-        except Exception as error:  # noqa: BLE001  # the others in this process go on
+        except Exception as error:  # noqa: BLE001  # not handed over: its lease runs out, which counts as a try
             log(logger, "claim broke", level=logging.ERROR, error=error, conversation=claim.conversation)
-            await self._hand_over(claim)
         finally:
             if self._held.get(claim.conversation) is claim:
                 del self._held[claim.conversation]

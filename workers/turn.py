@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from config.profiles import Profile
 from config.settings import Language
-from gateway.conversation.mailbox import Claim, Mailbox, Row, Stored, now_ms
+from gateway.conversation.claim import Claim
+from gateway.conversation.mailbox import Mailbox, Stored
+from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
 from gateway.events import Event, ReplyHandle
 from gateway.phrases import language_of
 from gateway.platforms import Address, Part
+from workers.moves import read_event
 
 
 class Ended(Exception):
@@ -70,7 +72,11 @@ class Turn:
     @property
     def seconds_left(self) -> float:
         """Until the turn's limit of time."""
-        return self.profile.limits.turn_s - (now_ms() - int(self.state["at_ms"])) / 1000
+        return self.profile.limits.turn_s - (self.now_ms() - int(self.state["at_ms"])) / 1000
+
+    def now_ms(self) -> int:
+        """The server's time."""
+        return self.mailbox.now_ms()
 
     def row_key(self, part: int) -> str:
         """The same after a crash and after a lost tail, so that a platform with idempotency keys sees one message."""
@@ -93,7 +99,7 @@ class Turn:
         await self.mailbox.take(self.claim, self.state, members=members, control=len(control), records=also)
         events = [*control, *(member[13:] for member in members)]
         self.stored.history.extend(
-            Record("event", now_ms(), {"turn": self.id, "event": json.loads(event)}) for event in events
+            Record("event", self.now_ms(), {"turn": self.id, "event": read_event(event)}) for event in events
         )
         self.stored.history.extend(also)
 
@@ -104,7 +110,7 @@ def begin(mailbox: Mailbox, claim: Claim, stored: Stored, profile: Profile, firs
     state = {
         "id": stable_key(*first.dedupe_keys[:1], first.conversation.id),
         "start": len(stored.history),
-        "at_ms": now_ms(),
+        "at_ms": mailbox.now_ms(),
         "to": {"extra": first.extra, "handle": asdict(handle) if handle else None, "locale": first.actor.language},
     }
     return Turn(mailbox, claim, stored, profile, state)
@@ -134,7 +140,7 @@ def rows_for(turn: Turn, parts: Sequence[Part]) -> list[Row]:
                 order=number,
                 part={"payload": part.payload, "fallback": part.fallback},
                 to=turn.state["to"],
-                made_ms=now_ms(),
+                made_ms=turn.now_ms(),
                 state="sending" if live and live.ref is None else "pending",  # is the live one there? nobody knows
                 since_ms=live.since_ms if live else 0,
                 ref=live.ref if live else None,

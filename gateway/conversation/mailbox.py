@@ -17,37 +17,21 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final, Literal
 
-from redis.exceptions import RedisError
-
 from config.settings import MailboxSettings
+from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, boot_clock_s
 from gateway.conversation.key import ConversationKey, of_parts
+from gateway.conversation.outbox import Row, row_state
 from gateway.conversation.records import Record
-from gateway.store import Script, Store, Unreachable
+from gateway.store import Refused, Script, Store, Unreachable, reading
 
 SCHEMA: Final = 1
 RETRY_PAUSE_S: Final = 0.2
 WORKER_SEEN_MS: Final = 5_000
 NUDGE_WAIT_S: Final = 1.0
-
-
-class Lost(Exception):
-    """The conversation is not ours any more: no write, no send, no start of a tool after this."""
-
-
-class Fenced(Lost):
-    """Another worker holds it, or nobody."""
-
-
-class Behind(Lost):
-    """Redis has lost what we built on. Forget what is in memory, hand over."""
-
-
-class Leaving(Lost):
-    """This worker ends: hand over at the border of a step."""
 
 
 class Cold(Exception):
@@ -67,86 +51,6 @@ class Accepted:
     seq: int = 0
 
 
-@dataclass(slots=True)
-class Claim:
-    """The right to write one conversation. Lives in one worker, changes with each write."""
-
-    conversation: str
-    root: str
-    token: str
-    rev: int
-    tries: int
-    """How many holders died with it since the last finished step."""
-    deadline_s: float
-    """By the local clock that also runs in suspend; nothing may be started after it."""
-    lost: bool = False
-    leaving: bool = False
-    """The worker ends: stop at the next border of a step."""
-    writes: int = 0
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Somebody wrote to the inbox or to control meanwhile."""
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One write at a time: each builds on the revision of the one before."""
-
-    def seconds_left(self) -> float:
-        return 0.0 if self.lost else self.deadline_s - boot_clock_s()
-
-    def check(self) -> None:
-        """Raise `Lost` unless it is certainly still ours."""
-        if self.seconds_left() <= 0:
-            self.lost = True
-            raise Fenced(self.conversation)
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """What `claim`, `settle` and `park` give besides their own verdict."""
-
-    grants: tuple[Claim, ...] = ()
-    ring: bool = False
-    wait_ms: int | None = None
-    """When the next conversation is due; none: nothing is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One part of a reply in the outbox. `state` is `pending`, `live`, `sending`, `sent` or `given_up`.
-
-    `live`: a message of ours that shows a growing answer; it becomes the reply by an edit. `since_ms` is when the state
-    began; of `pending`, when it may be tried.
-    """
-
-    key: str
-    turn: str
-    order: int
-    part: dict[str, Any]
-    to: dict[str, Any]
-    made_ms: int
-    state: str = "pending"
-    since_ms: int = 0
-    ref: dict[str, Any] | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self.state not in {"sent", "given_up"}
-
-    def body(self) -> str:
-        body = {"turn": self.turn, "order": self.order, "part": self.part, "to": self.to, "made_ms": self.made_ms}
-        return json.dumps(body, ensure_ascii=False)
-
-    def mark(self) -> str:
-        return row_state(self.state, self.since_ms, self.ref)
-
-    @classmethod
-    def load(cls, key: str, body: bytes, state: bytes) -> Row:
-        word, since, ref = state.decode().split(" ", 2)
-        return cls(key, state=word, since_ms=int(since), ref=json.loads(ref), **json.loads(body))
-
-
-def row_state(state: str, since_ms: int, ref: dict[str, Any] | None) -> str:
-    return f"{state} {since_ms} {json.dumps(ref, ensure_ascii=False)}"
-
-
 @dataclass(frozen=True, slots=True)
 class Stored:
     """All that is stored of a conversation, as read after a grant."""
@@ -159,12 +63,6 @@ class Stored:
     inbox: list[bytes]
     """Members, oldest first: `<seq 12 digits>:<event>`."""
     control: list[bytes]
-
-
-def boot_clock_s() -> float:
-    """A clock that goes on while the machine sleeps, as the server's does."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
 
 
 def dedupe_hash(dedupe_key: str) -> bytes:
@@ -184,7 +82,16 @@ class Mailbox:
         self.store = store
         self.settings = settings
         self.epoch = ""
+        self._ahead_ms = 0
+        """How far the server's clock is ahead of ours."""
         self._settings = ""
+
+    def now_ms(self) -> int:
+        """The server's time: what one process writes down others compare, and their own clocks differ."""
+        return int(time.time() * 1000) + self._ahead_ms
+
+    def _hear_time(self, server_ms: int) -> None:
+        self._ahead_ms = server_ms - int(time.time() * 1000)
 
     # ---- the epoch: is this the data that we know? ----
 
@@ -256,41 +163,22 @@ class Mailbox:
 
     async def has_answered(self, key: ConversationKey) -> bool:
         """Have we ever replied in this conversation (within retention)? Raises `Unreachable`."""
-        try:
+        with reading():
             return bool(await self.store.redis.hexists(self.store.layout.key(key.id), "answered"))
-        except (RedisError, OSError) as error:
-            raise Unreachable(str(error)) from error
 
     # ---- workers ----
 
     async def beat(self, worker: str) -> None:
         """Say that this worker is there; readiness asks for it. Raises `Unreachable`."""
-        try:
-            async with self.store.redis.pipeline(transaction=False) as pipeline:
-                pipeline.zadd(self._workers_key, {worker: now_ms()})
-                pipeline.zremrangebyscore(self._workers_key, "-inf", now_ms() - 10 * WORKER_SEEN_MS)
-                await pipeline.execute()
-        except (RedisError, OSError) as error:
-            raise Unreachable(str(error)) from error
+        await self._run("beat", 0, worker, 10 * WORKER_SEEN_MS)
 
     async def leave(self, worker: str) -> None:
         """This worker ends. Raises `Unreachable`."""
-        try:
-            await self.store.redis.zrem(self._workers_key, worker)
-        except (RedisError, OSError) as error:
-            raise Unreachable(str(error)) from error
+        await self._run("leave", 0, worker)
 
     async def workers(self) -> list[str]:
         """Workers that were heard of lately. Raises `Unreachable`."""
-        try:
-            names: Any = await self.store.redis.zrangebyscore(self._workers_key, now_ms() - WORKER_SEEN_MS, "+inf")
-        except (RedisError, OSError) as error:
-            raise Unreachable(str(error)) from error
-        return [name.decode() for name in names]
-
-    @property
-    def _workers_key(self) -> str:
-        return f"{self.store.layout.root(0)}:workers"
+        return [name.decode() for name in await self._run("workers", 0, WORKER_SEEN_MS)]
 
     async def claim(self, partition: int, worker: str, places: int, *, by_bell: bool = False) -> Claimed:
         """Up to `places` conversations, the channel served longest ago first. Raises `Cold`, `Unreachable`."""
@@ -330,19 +218,17 @@ class Mailbox:
         """Conversations held by this worker that somebody has written to. Raises `Unreachable`."""
         layout = self.store.layout
         async with self.store.redis.pubsub(ignore_subscribe_messages=True) as listening:
-            try:
+            with reading():
                 await listening.subscribe(*(f"{layout.root(one)}:nudge:{worker}" for one in range(layout.partitions)))
                 while True:
                     nudge = await listening.get_message(timeout=NUDGE_WAIT_S)
                     if nudge:
                         yield nudge["data"].decode()
-            except (RedisError, OSError) as error:
-                raise Unreachable(str(error)) from error
 
     async def load(self, conversation: str) -> Stored:
         """Everything stored of a conversation. Raises `Unreachable`."""
         name = functools.partial(self.store.layout.key, conversation)
-        try:
+        with reading():
             async with self.store.redis.pipeline(transaction=False) as pipeline:
                 pipeline.hmget(name(), "parts", "seq", "turn")
                 pipeline.lrange(name("history"), 0, -1)
@@ -351,8 +237,6 @@ class Mailbox:
                 pipeline.zrange(name("inbox"), 0, -1)
                 pipeline.lrange(name("control"), 0, -1)
                 (parts, seq, turn), history, outbox, states, inbox, control = await pipeline.execute()
-        except (RedisError, OSError) as error:
-            raise Unreachable(str(error)) from error
         if parts is None:
             raise Behind(conversation)
         rows = [Row.load(row.decode(), body, states[row]) for row, body in outbox.items() if row in states]
@@ -369,13 +253,11 @@ class Mailbox:
     async def waiting(self, conversation: str) -> tuple[list[bytes], list[bytes]]:
         """What waits in control and in the inbox now. Raises `Unreachable`."""
         name = functools.partial(self.store.layout.key, conversation)
-        try:
+        with reading():
             async with self.store.redis.pipeline(transaction=False) as pipeline:
                 pipeline.lrange(name("control"), 0, -1)
                 pipeline.zrange(name("inbox"), 0, -1)
                 control, inbox = await pipeline.execute()
-        except (RedisError, OSError) as error:
-            raise Unreachable(str(error)) from error
         return control, inbox
 
     async def take(
@@ -434,7 +316,7 @@ class Mailbox:
         `in_ms`, with `pending`: not to be tried again before.
         """
         good = {"OK", "DONE", "SENT", "NO_ROW"}
-        verdict = await self._write(claim, "mark", good, row.key, row_state(state, now_ms() + in_ms, ref))
+        verdict = await self._write(claim, "mark", good, row.key, row_state(state, self.now_ms() + in_ms, ref))
         return verdict in {"OK", "DONE"}
 
     async def settle(self, claim: Claim, worker: str, places: int) -> Claimed | None:
@@ -447,10 +329,8 @@ class Mailbox:
 
     async def catch_up(self, claim: Claim) -> None:
         """Learn the revision after somebody else wrote with our token (a child process). Raises `Lost`, `Unreachable`."""
-        try:
+        with reading():
             token, rev = await self.store.redis.hmget(self.store.layout.key(claim.conversation), "token", "rev")
-        except (RedisError, OSError) as error:
-            raise Unreachable(str(error)) from error
         if token != claim.token.encode():
             claim.lost = True
             raise Fenced(claim.conversation)
@@ -503,7 +383,8 @@ class Mailbox:
         )
 
     def _claimed(self, partition: int, answer: Sequence[Any], asked_s: float) -> Claimed:
-        grants, ring, wait_ms = answer
+        grants, ring, wait_ms, server_ms = answer
+        self._hear_time(server_ms)
         root = self.store.layout.root(partition)
         return Claimed(
             grants=tuple(
@@ -538,6 +419,8 @@ class Mailbox:
                 try:
                     answer = await self.store.run(script(name), claim.root, self._settings, *named, *arguments)
                     break
+                except Refused:
+                    raise  # asked again it would be refused again
                 except Unreachable:
                     claim.check()
                     await asyncio.sleep(RETRY_PAUSE_S)
@@ -546,13 +429,10 @@ class Mailbox:
             if verdict not in good:
                 claim.lost = True
                 raise Behind(claim.conversation) if verdict == "BEHIND" else Fenced(claim.conversation)
-            claim.rev += 1
+            if verdict in {"OK", "DONE"}:
+                claim.rev += 1
             return answer
 
 
 def _flat(rows: Sequence[Row]) -> list[str]:
     return [text for row in rows for text in (row.key, row.body(), row.mark())]
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)

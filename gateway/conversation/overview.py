@@ -7,10 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from redis.exceptions import RedisError
-
-from gateway.conversation.mailbox import Mailbox, now_ms
-from gateway.store import Unreachable
+from gateway.conversation.mailbox import Mailbox
+from gateway.store import reading
 
 SHOWN_MAX: Final = 1_000
 
@@ -60,14 +58,15 @@ async def overview(mailbox: Mailbox, *, letters: int = 10) -> Overview:
     seen: list[Seen] = []
     dead: list[Letter] = []
     ready = 0
-    try:
+    with reading():
         for partition in range(layout.partitions):
             root = layout.root(partition)
             redis: Any = mailbox.store.redis
             ready += int(await redis.get(f"{root}:waiting") or 0)
             due = await redis.zrange(f"{root}:due", 0, SHOWN_MAX - 1, withscores=True)
             waiting: list[tuple[bytes, float]] = []
-            for channel in await redis.zrange(f"{root}:channels", 0, SHOWN_MAX - 1):
+            at_their_cap = await redis.hkeys(f"{root}:running")
+            for channel in {*await redis.zrange(f"{root}:channels", 0, SHOWN_MAX - 1), *at_their_cap}:
                 waiting += await redis.zrange(f"{root}:ready:{channel.decode()}", 0, 99, withscores=True)
             seen += await _look(mailbox, due, "waiting")
             seen += await _look(mailbox, waiting[:SHOWN_MAX], "ready")
@@ -81,8 +80,6 @@ async def overview(mailbox: Mailbox, *, letters: int = 10) -> Overview:
                 for at, entry in await redis.xrevrange(f"{root}:dead", count=letters)
             ]
         workers = await mailbox.workers()
-    except (RedisError, OSError) as error:
-        raise Unreachable(str(error)) from error
     dead.sort(key=lambda letter: -letter.at_ms)
     return Overview(tuple(workers), ready, tuple(seen), tuple(dead[:letters]))
 
@@ -90,7 +87,7 @@ async def overview(mailbox: Mailbox, *, letters: int = 10) -> Overview:
 async def _look(
     mailbox: Mailbox, found: Iterable[tuple[bytes, float]], state: Literal["ready", "waiting"]
 ) -> list[Seen]:
-    layout, now = mailbox.store.layout, now_ms()
+    layout, now = mailbox.store.layout, mailbox.now_ms()
     named = [(conversation.decode(), at) for conversation, at in found]
     async with mailbox.store.redis.pipeline(transaction=False) as pipeline:
         for conversation, _ in named:

@@ -19,15 +19,17 @@ class Record:
     """One entry. `data` by `type`:
 
     `event`        event (as dumped), turn: what a person did, taken into a turn
-    `prompt`       hash, snapshot: the system prompt and tools changed from here on (an expected cache miss)
-    `call`         step, model: about to ask the model
-    `answer`       step, content (blocks as the API gave them), stop_reason, usage, model
-    `tool_start`   step, id, name, effect: about to run this tool
-    `tool_result`  step, id, name, text, error, untrusted
-    `skill`        id, tier, hash, text, characters: a skill's body, delivered as guidance
-    `dropped`      step, why: an answer under way was dropped (interrupt, crash): nothing of it is sent
-    `reply`        text, notice: what the person was told (text as Markdown), notice: by the product itself
-    `failed`       reason: the turn was closed without an answer
+    `prompt`       hash, turn: the system prompt and tools changed from here on (an expected cache miss)
+    `call`         step, turn: about to ask the model
+    `answer`       step, content (blocks as the API gave them), stop_reason, usage, model, bad_inputs
+    `tool_start`   step, id, name: about to run this tool
+    `tool_result`  step, id, name, shown, text, error, untrusted, mark (the random word that encloses it)
+    `skill`        id, tier, hash, bundle, offset, characters, bytes, replaces, text: guidance, as it is sent
+    `dropped`      step, why: an answer under way was dropped (interrupt, empty): nothing of it is sent
+    `reply`        turn, text (Markdown), notice (by the product itself), command: what the person was told
+    `failed`       turn, reason: the turn was closed without an answer; with part: that part was not delivered
+    `cleared`      nothing before this is sent any more
+    `unreadable`   line: what is no record; it keeps its place and means nothing
     """
 
     type: str
@@ -44,7 +46,18 @@ class Record:
     @classmethod
     def load_all(cls, lines: Sequence[bytes]) -> list[Record]:
         """The same of many lines. Read as one text they share the strings of their keys: half the memory of a history."""
-        return [cls._of(data) for data in json.loads(b"[%b]" % b",".join(lines))]
+        try:
+            return [cls._of(data) for data in json.loads(b"[%b]" % b",".join(lines))]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return [cls._any(line) for line in lines]
+
+    @classmethod
+    def _any(cls, line: bytes) -> Record:
+        """Whatever it is: one bad line must not make a conversation unanswerable."""
+        try:
+            return cls.load(line)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return cls("unreadable", 0, {"line": line[:200].decode(errors="replace")})
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Record:

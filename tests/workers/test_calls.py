@@ -10,16 +10,17 @@ import pytest
 
 from config.profiles import Profile
 from config.settings import MailboxSettings, ToolsSettings
-from gateway.conversation.mailbox import Mailbox, now_ms
+from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
 from gateway.platforms import Capabilities
 from gateway.store import Store
 from skills.library import scan
+from tests.gateway.conversation.world import now_ms
 from tests.harness.processes import until
 from tests.workers.records import WHERE, answer, use
 from workers.calls import Calls, cut
-from workers.delivery import Live
+from workers.live import Live
 from workers.moves import Run, next_move
 from workers.tools import Call, Effect, Outside, Tool, ToolError, ToolResult
 from workers.turn import Turn, begin

@@ -13,15 +13,19 @@ from pydantic import SecretStr
 
 from config.profiles import Profile
 from config.settings import MailboxSettings
+from gateway.conversation.claim import Claim, Lost
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.mailbox import Claim, Lost, Mailbox, Row, now_ms
+from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.outbox import Row
 from gateway.events import Actor, Event
 from gateway.feed import Feed
 from gateway.platforms import Outbound, Outside, slack, standard_webhooks
 from gateway.store import Store
+from tests.gateway.conversation.world import now_ms
 from tests.harness.slack_twin import BOT_TOKEN, CHANNEL, SIGNING_SECRET, TEAM, SlackTwin
 from tests.harness.webhook_twin import REPLY_SECRET, SECRET, WebhookTwin
-from workers.delivery import Delivery, Live
+from workers.delivery import Delivery
+from workers.live import Live
 from workers.turn import Parked, Turn, begin, leftover, rows_for
 
 QUICK = MailboxSettings(lease_s=1.0, send_timeout_s=0.4, send_hold_s=0.5, send_for_s=2.0)

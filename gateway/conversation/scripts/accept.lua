@@ -10,8 +10,14 @@ for i = 9, #ARGV do
     return { 'KNOWN', 0, 0 }
   end
 end
-if redis.call('ZCARD', key(c, 'inbox')) + redis.call('LLEN', key(c, 'control')) >= S.inbox_max
-  or tonumber(redis.call('GET', P .. 'waiting') or 0) >= S.waiting_max then
+local full
+if kind == 'control' then
+  full = redis.call('LLEN', key(c, 'control')) >= S.inbox_max -- /stop is for when much waits
+else
+  full = redis.call('ZCARD', key(c, 'inbox')) >= S.inbox_max
+    or tonumber(redis.call('GET', P .. 'waiting') or 0) >= S.waiting_max
+end
+if full then
   return { 'FULL', 0, 0 } -- nothing is written, so that a retry is no duplicate
 end
 redis.call('HSET', key(c), 'channel', ch, 'parts', parts) -- first: a full server stops it here, or not at all
@@ -21,9 +27,8 @@ end
 redis.call('ZREMRANGEBYSCORE', seen, '-inf', text(now - S.dedupe_ms))
 redis.call('PEXPIRE', seen, text(S.dedupe_ms))
 if redis.call('HDEL', key(c), 'idle') == 1 then
-  for _, what in ipairs({ false, 'history', 'outbox', 'states' }) do
-    redis.call('PERSIST', key(c, what or nil))
-  end
+  redis.call('PERSIST', key(c))
+  redis.call('PERSIST', key(c, 'history'))
 end
 local seq = redis.call('HINCRBY', key(c), 'seq', 1)
 if kind == 'control' then

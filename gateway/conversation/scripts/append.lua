@@ -10,4 +10,5 @@ set_turn(c, ARGV[6])
 if ARGV[7] == '1' then
   redis.call('HDEL', key(c), 'tries') -- a finished step: whatever killed earlier holders, this was not it
 end
+advance(c, tonumber(ARGV[4]), ARGV[5])
 return verdict

@@ -9,4 +9,5 @@ redis.call('XADD', P .. 'dead', 'MAXLEN', '~', 10000, '*', 'conversation', c, 't
 local at = push(c, 10, tonumber(ARGV[8]))
 set_rows(c, at, tonumber(ARGV[9]))
 redis.call('HDEL', key(c), 'turn', 'tries')
+advance(c, tonumber(ARGV[4]), ARGV[5])
 return verdict

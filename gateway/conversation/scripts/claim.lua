@@ -1,6 +1,6 @@
--- claim(worker, places, by_bell) -> 'OK', grants (c, token, rev, tries), ring, wait_ms (-1: nothing is due)
+-- claim(worker, places, by_bell) -> 'OK', grants (c, token, rev, tries), ring, wait_ms (-1: nothing is due), now
 if cold() then
-  return { 'COLD', {}, 0, -1 }
+  return { 'COLD', {}, 0, -1, now }
 end
 go_on_when_full()
 if ARGV[4] == '1' then

@@ -15,4 +15,5 @@ redis.call('HSET', key(c, 'states'), ARGV[6], ARGV[7])
 if string.match(ARGV[7], '^%S+') == 'sent' then
   redis.call('HSET', key(c), 'answered', '1') -- a thread that we answered in may go on without a mention
 end
+advance(c, tonumber(ARGV[4]), ARGV[5])
 return verdict

@@ -49,7 +49,7 @@ local function free(c, ch)
     redis.call('HDEL', P .. 'running', ch)
   end
   redis.call('ZREM', P .. 'due', c)
-  if redis.call('EXISTS', P .. 'ready:' .. ch) == 1 then
+  if redis.call('EXISTS', P .. 'ready:' .. ch) == 1 and under_cap(ch) then
     redis.call('ZADD', P .. 'channels', 'NX', text(us), ch)
   end
 end
@@ -89,8 +89,12 @@ local function guard(c, token, rev, wid)
   if at ~= rev then
     return 'BEHIND' -- Redis has lost its tail; the worker's memory is ahead of it
   end
-  redis.call('HSET', key(c), 'rev', text(rev + 1), 'last', wid)
   return 'OK'
+end
+
+-- The last thing that a write does: what failed midway has not been done, and is not told DONE when it comes again.
+local function advance(c, rev, wid)
+  redis.call('HSET', key(c), 'rev', text(rev + 1), 'last', wid)
 end
 
 -- Whoever claims also sweeps: leases that ran out and waits that are over go back to ready, empty inbox or not.
@@ -117,7 +121,7 @@ local function grant(worker, places)
     if not ch then
       break
     end
-    local c = redis.call('ZPOPMIN', P .. 'ready:' .. ch)[1]
+    local c = under_cap(ch) and redis.call('ZPOPMIN', P .. 'ready:' .. ch)[1]
     if not c then
       redis.call('ZREM', P .. 'channels', ch)
     else
@@ -144,7 +148,7 @@ local function grant(worker, places)
   end
   local first = redis.call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')
   local wait = first[2] and math.max(0, tonumber(first[2]) - now) or -1
-  return { 'OK', grants, ring, wait }
+  return { 'OK', grants, ring, wait, now }
 end
 
 -- Records, rows and their states for one write: `count` items at ARGV[from].

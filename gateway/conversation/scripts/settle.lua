@@ -2,10 +2,10 @@
 local c = ARGV[2]
 local verdict = guard(c, ARGV[3], tonumber(ARGV[4]), ARGV[5])
 if verdict ~= 'OK' then
-  return { verdict, {}, 0, -1 }
+  return { verdict, {}, 0, -1, now }
 end
 if redis.call('HEXISTS', key(c), 'turn') == 1 or unsent(c) then
-  return { 'STAY', {}, 0, -1 }
+  return { 'STAY', {}, 0, -1, now }
 end
 local ch = channel_of(c)
 redis.call('HDEL', key(c), 'tries')
@@ -15,8 +15,8 @@ if has_work(c) then
   put(c, ch) -- looked at in the script that releases: no message can strand between
 else
   redis.call('HSET', key(c), 'idle', '1')
-  for _, what in ipairs({ false, 'history' }) do
-    redis.call('PEXPIRE', key(c, what or nil), text(S.retention_ms))
-  end
+  redis.call('PEXPIRE', key(c), text(S.retention_ms))
+  redis.call('PEXPIRE', key(c, 'history'), text(S.retention_ms))
 end
+advance(c, tonumber(ARGV[4]), ARGV[5])
 return grant(ARGV[6], tonumber(ARGV[7]))

@@ -24,4 +24,5 @@ end
 at = push(c, at + members, tonumber(ARGV[10]))
 set_rows(c, at, tonumber(ARGV[11]))
 set_turn(c, ARGV[6])
+advance(c, tonumber(ARGV[4]), ARGV[5])
 return verdict

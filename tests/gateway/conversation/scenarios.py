@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
-from gateway.conversation.mailbox import Behind, Fenced, Mailbox, Row, now_ms, script
+from gateway.conversation.claim import Behind, Fenced
+from gateway.conversation.mailbox import Mailbox, script
+from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
-from tests.gateway.conversation.world import World, key, texts, until
+from gateway.store import Refused
+from tests.gateway.conversation.world import World, key, now_ms, texts, until
 
 
 def note(text: str) -> Record:
@@ -314,6 +317,59 @@ async def events_that_wait_together_are_in_platform_order(world: World) -> None:
         b'{"text":"first"}',
         b'{"text":"second"}',
     ]
+
+
+async def a_write_that_failed_midway_is_not_told_done(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    history = world.layout.key(claim.conversation, "history")
+    await mailbox.store.redis.set(history, "no list")
+    arguments = (claim.conversation, claim.token, claim.rev, "one write", "", 0, 1, 0, note("once").dump())
+    with pytest.raises(Refused):
+        await mailbox.store.run(script("append"), claim.root, mailbox._settings, *arguments)
+    await mailbox.store.redis.delete(history)
+    assert await mailbox.store.run(script("append"), claim.root, mailbox._settings, *arguments) == b"OK"
+    assert len((await mailbox.load(claim.conversation)).history) == 1
+
+
+async def a_mistake_is_not_repeated_as_if_it_were_an_outage(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await mailbox.store.redis.set(world.layout.key(claim.conversation, "history"), "no list")
+    async with asyncio.timeout(2):
+        with pytest.raises(Refused):
+            await mailbox.append(claim, records=[note("x")])
+    await mailbox.store.redis.delete(world.layout.key(claim.conversation, "history"))
+
+
+async def stop_gets_in_where_much_waits(world: World) -> None:
+    mailbox = await world.mailbox()
+    for text in ("1", "2", "3"):
+        await world.say(mailbox, text)
+    assert (await world.say(mailbox, "4")).state == "full"
+    assert (await world.say(mailbox, "/stop", control=True)).state == "new"
+
+
+async def a_lowered_cap_is_kept_at_the_next_grant(world: World) -> None:
+    mailbox = await world.mailbox()
+    for number in range(6):
+        await world.say(mailbox, "hello", key(f"t{number}"))
+    held = (await mailbox.claim(0, "w1", 3)).grants
+    mailbox.settings = mailbox.settings.model_copy(update={"places_per_channel": 1})
+    mailbox._know(mailbox.epoch)
+    for claim in held[:2]:
+        await world.take_all(mailbox, claim)
+        await mailbox.append(claim, turn="close")
+        settled = await mailbox.settle(claim, "w1", 1)
+        assert settled is not None
+        assert not settled.grants
+    await world.take_all(mailbox, held[2])
+    await mailbox.append(held[2], turn="close")
+    settled = await mailbox.settle(held[2], "w1", 5)
+    assert settled is not None
+    assert len(settled.grants) == 1
 
 
 SCENARIOS = {

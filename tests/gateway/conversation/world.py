@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from config.settings import MailboxSettings
+from gateway.conversation.claim import Claim
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.mailbox import Accepted, Claim, Mailbox, now_ms
+from gateway.conversation.mailbox import Accepted, Mailbox
 from gateway.events import Actor, Event
 from gateway.store import Layout, Store, open_store
 
@@ -143,3 +144,7 @@ def texts(history: list[Any]) -> list[str]:
 
 
 fresh = itertools.count()
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,123 @@
+"""Live: the growing answer of a turn, while it grows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+from gateway.conversation.claim import Lost
+from gateway.logs import log
+from gateway.phrases import say
+from gateway.platforms import Adapter, Outbound, Outcome, StepLine
+from workers.delivery import sent_of, sent_ref
+from workers.turn import Turn, rows_for
+
+logger = logging.getLogger(__name__)
+
+
+class Live:
+    """The growing answer of one turn, shown at the platform's pace. What fails here is no matter: the reply follows."""
+
+    def __init__(self, turn: Turn, adapter: Adapter) -> None:
+        self._send_timeout_s = turn.mailbox.settings.send_timeout_s
+        self._turn = turn
+        self._adapter = adapter
+        self._text = ""
+        self._steps: list[StepLine] = []
+        self._changed = asyncio.Event()
+        self._shown_s = asyncio.get_running_loop().time()  # an answer that is quick comes as one message
+        self._showing: asyncio.Task[None] | None = None
+        self._pump = (
+            asyncio.create_task(self._show_on(), name="live") if adapter.capabilities.stream != "none" else None
+        )
+
+    def add(self, text: str) -> None:
+        """More of the answer."""
+        self._text += text
+        self._changed.set()
+
+    def drop(self) -> None:
+        """What was shown of this answer does not count: it begins anew."""
+        self._text = ""
+        self._changed.set()
+
+    next_step = drop
+
+    def step(self, kind: str, name: str) -> int:
+        """A skill is being loaded, or a tool runs. Returns the line's number for `step_done`."""
+        self._steps.append(StepLine("skill" if kind == "skill" else "tool", name, "running"))
+        self._changed.set()
+        return len(self._steps) - 1
+
+    def step_done(self, line: int, *, failed: bool) -> None:
+        self._steps[line] = replace(self._steps[line], state="failed" if failed else "done")
+        self._changed.set()
+
+    async def end(self) -> None:
+        """The answer is whole. As `close`, and steps that were too quick to be seen are shown before the reply."""
+        await self.close()
+        is_unseen = self._steps and self._changed.is_set()
+        if is_unseen and self._adapter.capabilities.stream == "snapshot" and not self._turn.claim.lost:
+            self._changed.clear()
+            await self._show()
+
+    async def close(self) -> None:
+        """No more is shown; what is on its way is waited for, so that the reply comes after it."""
+        if self._pump:
+            self._pump.cancel()
+            await asyncio.gather(self._pump, *([self._showing] if self._showing else []), return_exceptions=True)
+
+    async def _show_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._changed.wait()
+            pace_s = self._adapter.capabilities.stream_interval_s
+            await asyncio.sleep(max(0.0, self._shown_s + pace_s - loop.time()))
+            self._changed.clear()
+            self._shown_s = loop.time()
+            self._showing = asyncio.create_task(
+                self._show(), name="show"
+            )  # goes on to its end if the turn ends meanwhile
+            await asyncio.shield(self._showing)
+
+    async def _show(self) -> None:
+        if self._turn.claim.seconds_left() <= self._send_timeout_s:
+            return  # past the lease somebody else may have finished the message: it is not ours to touch
+        try:
+            if self._adapter.capabilities.stream == "snapshot":
+                await self._adapter.show(self._turn.address, self._text, list(self._steps))
+            elif self._text or self._steps:
+                await self._show_by_edit()
+        except Lost:
+            self._turn.claim.news.set()
+        except Exception as error:  # noqa: BLE001  # a picture of the answer must not cost the answer
+            log(logger, "live text not shown", level=logging.WARNING, reason=f"{type(error).__name__}: {error}")
+
+    async def _in_time(self, sending: Coroutine[Any, Any, Outcome]) -> Outcome:
+        try:
+            async with asyncio.timeout(self._send_timeout_s):
+                return await sending
+        except TimeoutError:
+            return Outcome("ambiguous", detail="timeout")
+
+    async def _show_by_edit(self) -> None:
+        """One message of ours that grows. Its row is written before it is sent, so that nobody loses track of it."""
+        turn = self._turn
+        key = turn.row_key(0)
+        lines = [say(f"step.{line.kind}_{line.state}", turn.language, name=line.name) for line in self._steps]
+        markdown = "\n".join(f"_{line}_" for line in lines) + ("\n\n" if lines and self._text else "") + self._text
+        part = self._adapter.render(Outbound(markdown))[0]
+        there = turn.live_rows.get(key)
+        if there is None:
+            row = replace(rows_for(turn, [part])[0], state="sending", since_ms=turn.now_ms())
+            await turn.write(rows=[row])
+            outcome = await self._in_time(self._adapter.send(turn.address, part, key))
+            ref = sent_ref(outcome)
+            turn.live_rows[key] = replace(row, state="live", ref=ref)
+            await turn.mailbox.mark(turn.claim, row, "live" if ref else "sending", ref)
+        elif there.ref:
+            outcome = await self._in_time(self._adapter.edit(turn.address, sent_of(there.ref), part))
+            self._shown_s += outcome.retry_after_s or 0.0
