@@ -265,8 +265,11 @@ def _listens(place: Path) -> bool:
 def _make_private(folder: Path) -> None:
     """A folder that only we can enter. One that somebody else made in the temporary folder is refused."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
+    found = folder.stat()
+    if found.st_uid != os.getuid():
         raise NoServer(f"{folder} belongs to somebody else")
+    if found.st_mode & 0o022:
+        raise NoServer(f"others may write into {folder}: run chmod go-w on it")
 
 
 def ask_version(path: str) -> Program | None:

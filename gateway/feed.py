@@ -128,7 +128,8 @@ class Feed:
                 if len(entries) < BATCH:
                     cursor = max(cursor or "0-0", _quiet_place(now_ms), key=_parsed)
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(heard.wait(), LOOK_S)
+                        async with asyncio.timeout(LOOK_S):
+                            await heard.wait()
 
     async def close(self) -> None:
         """End all who follow. May be called twice."""

@@ -112,7 +112,9 @@ class Calls:
         except ToolError as why_not:
             return ToolResult(str(why_not), untrusted=False), True
         except TimeoutError:
-            return ToolResult(f"{call.name} took longer than {self._settings.timeout_s:g} s.", untrusted=False), True
+            unsure = " It is not known whether it had its effect." if tool.effect == "once" else ""
+            text = f"{call.name} took longer than {self._settings.timeout_s:g} s.{unsure}"
+            return ToolResult(text, untrusted=False), True
         except Lost:
             raise
         except asyncio.CancelledError as error:

@@ -33,7 +33,10 @@ class LoopWorker(BaseWorker):
 
 
 class Registration:
-    """This process in RQ's list of workers. `enter` first, `leave` at the end."""
+    """This process in RQ's list of workers, from the first `look` to `leave`.
+
+    RQ's `shutdown` command arrives as SIGINT, like Ctrl-C.
+    """
 
     def __init__(self, url: str, queue: str, name: str) -> None:
         self.name = name
@@ -43,10 +46,6 @@ class Registration:
         self._beaten_s = 0.0
         self._state = ""
         self._suspended = False
-
-    async def enter(self) -> None:
-        """Register. Raises `RedisError`. RQ's `shutdown` command arrives as SIGINT, like Ctrl-C."""
-        await asyncio.to_thread(self._enter)
 
     async def look(self, *, busy: bool, draining: bool) -> bool:
         """Say that we live and what we do; learn whether an operator has suspended all workers.
@@ -67,10 +66,11 @@ class Registration:
             log(logger, "not unregistered", level=logging.WARNING, reason=str(error))
 
     def _enter(self) -> None:
-        self._worker = LoopWorker(
+        worker = LoopWorker(
             [self._queue], name=self.name, connection=self._redis, serializer=JSONSerializer, worker_ttl=TTL_S
         )
-        self._worker.bootstrap(logging_level="WARNING")
+        worker.bootstrap(logging_level="WARNING")
+        self._worker = worker
         self._beaten_s = time.monotonic()
 
     def _look(self, busy: bool, draining: bool) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PART_MAX_BYTES = 1_024
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 

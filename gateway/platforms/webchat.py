@@ -5,11 +5,10 @@ Nobody but that page's route may bring messages: it has settled who the browser 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ConfigDict
 
@@ -31,6 +30,7 @@ from gateway.platforms import (
     Unauthorized,
 )
 from gateway.store import Unreachable
+from gateway.wire import read_json
 
 CONNECTION: Final = "web"
 """The name of the one connection, which is there without being configured."""
@@ -129,20 +129,14 @@ class Adapter:
 
 
 def _fields(body: bytes) -> dict[str, str]:
-    try:
-        said: Any = json.loads(body)
-    except ValueError as error:
-        raise Malformed("the body is not JSON") from error
-    if not isinstance(said, dict):
-        raise Malformed("the body is not a JSON object")
+    said = read_json(body)
     for name, pattern in (("conversation", CONVERSATION), ("id", MESSAGE_ID), ("browser", BROWSER)):
         if not isinstance(said.get(name), str) or not pattern.fullmatch(said[name]):
             raise Malformed(f"`{name}` must be text of the form {pattern.pattern}")
     text = said.get("text")
     if not isinstance(text, str) or len(text) > TEXT_MAX:
         raise Malformed(f"`text` must be text of at most {TEXT_MAX} characters")
-    # A lone surrogate is JSON, but no text: it could be stored nowhere.
-    return {**said, "text": text.encode("utf-8", "replace").decode()}
+    return said
 
 
 def _language(accepted: str) -> str | None:

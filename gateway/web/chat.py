@@ -29,6 +29,7 @@ from gateway.store import Store, Unreachable
 from gateway.web.assets import Asset, assets
 from gateway.web.door import SECURITY_HEADERS, Door, Refused
 from gateway.web.transcript import SHOWN_MAX, STOP, transcript
+from gateway.wire import read_json
 
 logger = logging.getLogger(__name__)
 
@@ -293,11 +294,9 @@ class Chat:
         if request.content_type != "application/json":
             raise Refused(415, "chat.not_understood", "the content type is not application/json")
         try:
-            said = json.loads(await self._body(request))
-        except (ValueError, RecursionError) as error:
-            raise Refused(400, "chat.not_understood", "the body is not JSON") from error
-        if not isinstance(said, dict):
-            raise Refused(400, "chat.not_understood", "the body is not a JSON object")
+            said = read_json(await self._body(request))
+        except Malformed as error:
+            raise Refused(400, "chat.not_understood", str(error)) from error
         return {name: said.get(name) for name in ("conversation", "text", "id")}
 
     async def _body(self, request: web.Request) -> bytes:

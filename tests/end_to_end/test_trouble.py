@@ -12,13 +12,16 @@ import psutil
 import pytest
 from redis.asyncio import Redis
 
-from config.settings import RedisSettings, Settings
+from config.settings import MailboxSettings, RedisSettings, Settings
+from gateway.conversation.key import ConversationKey
+from gateway.conversation.mailbox import Mailbox
 from gateway.embedded import embedded
+from gateway.store import Layout, open_store
 from tests.end_to_end.conftest import Stage
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, fails, says
 from tests.harness.processes import until
-from tests.harness.slack_twin import DIRECT
+from tests.harness.slack_twin import DIRECT, TEAM
 
 
 async def test_a_worker_killed_while_the_model_speaks_is_replaced_by_another_that_answers_once(stage: Stage) -> None:
@@ -338,3 +341,67 @@ async def test_an_emptied_redis_gets_503_until_an_operator_adopts_it(stage: Stag
     assert code == 0, shown
     assert (await stage.slack.deliver(stage.hook, raw))[-1] == 200
     await stage.slack.until(lambda: len(stage.posts()) == 2)
+
+
+async def test_a_sleeper_that_wakes_does_not_touch_the_message_that_another_has_finished(stage: Stage) -> None:
+    words = " ".join(f"w{number}" for number in range(60))
+    stage.model.answer_with(
+        lambda _: says(words, deltas=60, between_s=0.2) if len(stage.model.asked) == 1 else says("THE WHOLE REPLY")
+    )
+    await stage.start()
+    sleeper = stage.deskmate.running[-1]
+    await stage.slack.say(stage.hook, "hello?")
+    await stage.slack.until(lambda: "chat.update" in stage.slack.calls, 15)
+    sleeper.signal(signal.SIGSTOP)
+    await stage.deskmate.start_worker()
+    await stage.slack.until(lambda: stage.posts() == ["THE WHOLE REPLY"], 20)
+    sleeper.signal(signal.SIGCONT)
+    await until(lambda: bool(sleeper.lines("claim lost")), 10)
+    await sleeper.stop()
+    assert stage.posts() == ["THE WHOLE REPLY"]
+
+
+async def test_the_answer_comes_anew_when_the_growing_message_was_deleted(stage: Stage) -> None:
+    stage.model.answer_with(says(" ".join(["word"] * 40), deltas=40, between_s=0.08))
+    await stage.start()
+    await stage.slack.say(stage.hook, "hello?")
+    await stage.slack.until(lambda: bool(stage.posts()), 15)
+    stage.slack.messages[:] = [message for message in stage.slack.messages if not message.bot_id]
+    await stage.slack.until(lambda: stage.posts() == [" ".join(["word"] * 40)], 15)
+
+
+async def test_stop_reaches_a_turn_that_waits_for_the_model(stage: Stage) -> None:
+    def script(_: Asked) -> Reply:
+        first = len(stage.model.asked) == 1
+        return fails(529, "overloaded_error", headers={"retry-after": "5"}) if first else says("too late")
+
+    stage.model.answer_with(script)
+    await stage.start(settings={"model": {"max_retries": 0, "retry_for_s": 30}})
+    said = await stage.slack.say(stage.hook, "hello?")
+    await until(lambda: bool(stage.deskmate.running[-1].lines("model failed")))
+    await stage.slack.say(stage.hook, "/stop", thread_ts=said.ts)
+    await stage.slack.until(lambda: bool(stage.posts()), 4)
+    assert stage.posts() == ["Stopped."]
+    assert len(stage.model.asked) == 1
+
+
+async def test_an_event_nobody_can_read_is_buried_and_the_next_is_answered(stage: Stage) -> None:
+    stage.model.answer_with(says("ok"))
+    await stage.start()
+    said = await stage.slack.say(stage.hook, "warm up")
+    await stage.slack.reply_to(said)
+    store = open_store(stage.deskmate.redis_url, Layout(stage.deskmate.prefix, 1), timeout_s=2)
+    mailbox = Mailbox(store, MailboxSettings())
+    await mailbox.open()
+    key = ConversationKey("slack-main", said.channel, f"{TEAM}:{said.ts}")
+    await mailbox.accept(key, '{"v": 9, "kind": "from the future"}', dedupe_keys=("x1",), at_ms=1)
+    await stage.slack.until(lambda: len(stage.posts()) == 2, 15)
+    assert "could not finish" in stage.posts()[1]
+    await mailbox.accept(key, "no JSON at all", dedupe_keys=("x2",), at_ms=1)
+    await stage.slack.until(lambda: len(stage.posts()) == 3, 15)
+    await store.redis.rpush(store.layout.key(key.id, "history"), "{broken")
+    await stage.slack.say(stage.hook, "and now?", thread_ts=said.ts)
+    await stage.slack.until(lambda: len(stage.posts()) == 4, 15)
+    assert stage.posts()[3] == "ok"
+    assert len(stage.deskmate.running[-1].lines()) < 60, "it does not spin"
+    await store.close()

@@ -244,3 +244,33 @@ async def test_a_live_message_of_a_dead_worker_becomes_the_reply_of_the_next(sla
     slacked.turn.live_rows = {row.key: row for row in stored.rows}
     await slacked.delivery().send_all(await slacked.rows("a whole answer"))
     assert ours(slacked.twin) == ["a whole answer"]
+
+
+async def test_a_look_back_that_fails_for_a_moment_is_repeated(slacked: Desk) -> None:
+    slacked.twin.next(hang=True, taken=True, on="chat.postMessage")
+    slacked.twin.next(status=429, retry_after=0, on="conversations.replies")
+    await slacked.delivery().send_all(await slacked.rows("once"))
+    assert ours(slacked.twin) == ["once"]
+
+
+async def test_a_repeated_send_is_told_to_the_person(slacked: Desk) -> None:
+    slacked.twin.next(hang=True, taken=True, on="chat.postMessage")
+    slacked.twin.next(error="missing_scope", on="conversations.replies")
+    await slacked.delivery(unclear_send="repeat").send_all(await slacked.rows("maybe twice"))
+    assert ours(slacked.twin)[:2] == ["maybe twice"] * 2
+    assert "twice" in ours(slacked.twin)[2]
+
+
+async def test_a_notice_gets_no_notice(slacked: Desk) -> None:
+    slacked.twin.next(status=500, times=50)
+    slacked.mailbox.settings = QUICK.model_copy(update={"send_timeout_s": 0.1, "send_for_s": 0.5})
+    slacked.turn.claim.deadline_s += 60
+    await slacked.delivery(unclear_send="skip").send_all(await slacked.rows("never"))
+    rows = (await slacked.mailbox.load(slacked.turn.claim.conversation)).rows
+    assert [row.state for row in rows] == ["given_up"] * 2
+
+
+async def test_what_the_platform_refuses_is_told(slacked: Desk) -> None:
+    slacked.twin.next(error="restricted_action", on="chat.postMessage")
+    await slacked.delivery().send_all(await slacked.rows("forbidden"))
+    assert "refused here" in ours(slacked.twin)[0]

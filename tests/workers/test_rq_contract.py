@@ -109,3 +109,15 @@ async def test_a_ring_that_fails_is_counted_and_harms_nobody(names: RqSettings) 
     bell.ring(0)
     await until(lambda: bell.failed == 1)
     await bell.close()
+
+
+async def test_what_rings_while_a_ring_is_written_is_rung_as_well(redis_url: str, names: RqSettings) -> None:
+    bell = open_bell(redis_url, names, wait_s=1)
+    bell.ring(0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    bell.ring(1)
+    assert {await bell.pop(1), await bell.pop(1)} == {0, 1}
+    await bell.push_back(2)
+    assert await bell.pop(1) == 2
+    await bell.close()
