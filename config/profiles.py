@@ -63,7 +63,7 @@ class Profile(Section):
     queue: Queue = Queue()
     limits: Limits = Limits()
     unclear_send: Literal["repeat", "skip"] = "repeat"
-    """A send whose outcome is unknown, on a platform that can't tell: send again (marked), or leave it (notice)."""
+    """A send whose outcome is unknown, on a platform that can't tell: send again and say so, or leave it and say so."""
     thread_follow: bool = True
     """A thread that we answered in goes on without a mention."""
 
