@@ -171,7 +171,7 @@ class Agent:
             refused = error.kind in {"unauthorized", "not_found", "bad_request"}
             raise Ended("turn.model_refused" if refused else "turn.failed", reference=reference)
         if pause > left:
-            raise Ended("turn.model_away")
+            raise Ended("turn.model_away", reference=reference)
         turn.state["model"] = {
             "failures": failures,
             "since_ms": since,

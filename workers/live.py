@@ -88,8 +88,8 @@ class Live:
             return  # past the lease somebody else may have finished the message: it is not ours to touch
         try:
             if self._adapter.capabilities.stream == "snapshot":
-                await self._adapter.show(self._turn.address, self._text, list(self._steps))
-            elif self._text or self._steps:
+                await self._adapter.show(self._turn.address, self._text.strip(), list(self._steps))
+            elif self._text.strip() or self._steps:
                 await self._show_by_edit()
         except Lost:
             self._turn.claim.news.set()
@@ -108,7 +108,9 @@ class Live:
         turn = self._turn
         key = turn.row_key(0)
         lines = [say(f"step.{line.kind}_{line.state}", turn.language, name=line.name) for line in self._steps]
-        markdown = "\n".join(f"_{line}_" for line in lines) + ("\n\n" if lines and self._text else "") + self._text
+        markdown = (
+            "\n".join(f"_{line}_" for line in lines) + ("\n\n" if lines and self._text else "") + self._text.strip()
+        )
         part = self._adapter.render(Outbound(markdown))[0]
         there = turn.live_rows.get(key)
         if there is None:

@@ -57,7 +57,11 @@ TAKEN_OUT = {
         "for i = 9, #ARGV do redis.call('ZADD', seen, text(now), ARGV[i]) end\nlocal full\n",
         "a_refused_message_is_no_duplicate_later",
     ),
-    "no dedupe": ("if at > now - S.dedupe_ms then", "if false then", "a_known_message_does_nothing"),
+    "no dedupe": (
+        "if when and tonumber(when) > now - S.dedupe_ms then",
+        "if false then",
+        "a_known_message_does_nothing",
+    ),
     "the bell's flag does not expire": ("'NX', 'PX', S.bell_ms", "'NX'", "a_bell_that_nobody_answers_is_rung_again"),
     "an answered bell keeps its flag": (
         "redis.call('DEL', P .. 'bell')",

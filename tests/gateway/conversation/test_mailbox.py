@@ -154,3 +154,10 @@ def test_no_two_keys_share_an_id() -> None:
 def test_what_is_no_key_is_refused(parts: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"key|needs"):
         ConversationKey(*parts)
+
+
+async def test_a_long_memory_does_not_take_the_new_for_known(redis_url: str, layout: Layout) -> None:
+    world = World(redis_url, layout, PLAY.model_copy(update={"dedupe_s": 2_000_000_000}))
+    mailbox = await world.mailbox()
+    assert [(await world.say(mailbox, "hello")).state for _ in range(2)] == ["new", "known"]
+    await world.close()
