@@ -20,6 +20,7 @@ from skills.index import section
 from skills.library import Catalogue
 from workers.calls import Calls
 from workers.live import Live
+from workers.mending import mended
 from workers.models import Answer, Model, ModelError, Request, TextDelta
 from workers.moves import Ask, Pending, Run, Stop, is_stop, next_move, pending, read_event
 from workers.rendering import Prompt, messages, prompt
@@ -83,6 +84,7 @@ class Agent:
                     answer = await self._ask(turn, asked, step, live)
                     if answer is None:
                         continue
+                    answer = mended(answer, turn.stored.history)
                     record = Record("answer", turn.now_ms(), {"step": step, **asdict(answer)})
                     if answer.stop_reason == "pause_turn" or answer.calls_tools:
                         await turn.write(record, finished_step=True)
@@ -167,6 +169,8 @@ class Agent:
             kind=error.kind,
             failures=failures,
         )
+        if error.kind == "context_too_long":
+            raise Ended("turn.too_long")
         if not error.passing:
             refused = error.kind in {"unauthorized", "not_found", "bad_request"}
             raise Ended("turn.model_refused" if refused else "turn.failed", reference=reference)
@@ -193,7 +197,7 @@ class Agent:
         if answer.stop_reason == "refusal" and not text:
             raise Ended("turn.empty")
         if answer.stop_reason == "model_context_window_exceeded" and not text:
-            raise Ended("turn.limit_tokens")
+            raise Ended("turn.too_long")
         if text:
             return text if answer.stop_reason != "max_tokens" else f"{text}\n\n{say('turn.cut', turn.language)}"
         if any(record.type == "dropped" and record.data["why"] == "empty" for record in turn.records):

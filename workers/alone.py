@@ -26,14 +26,22 @@ from workers.opening import open_desk
 
 logger = logging.getLogger(__name__)
 
+AT_ONCE = 4
+"""Children of one worker: each is a process with the model's SDK in it. The others wait, their leases are kept."""
 LOST = 3
 """Exit code of a child that lost the claim: somebody else goes on."""
 
 
 def attend_alone(desk: Desk, config: Path) -> Callable[[Claim], Awaitable[None]]:
     """For the runner: attend to a claim in a child process; bury what it dies of. Raises `Lost`."""
+    places = asyncio.Semaphore(AT_ONCE)
 
     async def attend(claim: Claim) -> None:
+        async with places:
+            claim.check()
+            await in_a_child(claim)
+
+    async def in_a_child(claim: Claim) -> None:
         told = json.dumps(
             {"conversation": claim.conversation, "root": claim.root, "token": claim.token, "rev": claim.rev}
         )

@@ -62,6 +62,7 @@ async def _work(loaded: Loaded, concurrency: int) -> None:
                 registration=registration,
                 attend=desk.attend,
                 attend_alone=attend_alone(desk, loaded.path),
+                bury=desk.bury,
                 concurrency=concurrency,
                 grace_s=settings.worker.grace_s,
                 show=lambda held: setproctitle(f"deskmate worker {name}: {held} of {concurrency}"),

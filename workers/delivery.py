@@ -100,7 +100,8 @@ class Delivery:
         """A send whose end nobody saw: the row to send again, or None when its fate is settled; and whether the person
         may get it twice.
         """
-        await asyncio.sleep(max(0.0, self.settings.send_timeout_s - (self.turn.now_ms() - row.since_ms) / 1000))
+        waited_s = max(0.0, (self.turn.now_ms() - row.since_ms) / 1000)
+        await asyncio.sleep(max(0.0, self.settings.send_timeout_s - waited_s))
         turn, can = self.turn, self.adapter.capabilities
         how = "key" if can.idempotent_send or row.ref else "look back" if can.look_back else turn.profile.unclear_send
         found = await self._look_back(row) if how == "look back" else None

@@ -119,14 +119,14 @@ class Desk:
             turn = leftover(self.mailbox, claim, stored, profile, row)
             await Delivery(turn, adapter, self.mailbox.settings).send_all([row])
         if stored.control or stored.inbox:
-            members = [] if stored.control else chosen(stored.inbox, profile.queue)
+            members = talk_of(stored.inbox) if stored.control else chosen(stored.inbox, profile.queue)
             try:
                 first = Event.load(stored.control[0] if stored.control else members[0][13:])
             except ValueError as error:
                 await self.bury(claim, f"unreadable: {error}")
                 return
             turn = begin(self.mailbox, claim, stored, profile, first)
-            await turn.take(members, stored.control[:1])
+            await turn.take(members, stored.control[:1])  # /stop takes along what nobody has begun
             log(logger, "turn", conversation=stored.key.id, turn=turn.id[:8], events=max(1, len(members)))
             await self._go_on(turn, adapter)
 
@@ -150,7 +150,8 @@ class Desk:
         if known is None:
             done = Done(say("command.unknown", turn.language, name=name))
         else:
-            done = known.run(Said(event, rest, turn.language, self.mailbox.now_ms()))
+            waited = sum(record.type == "event" for record in turn.records) > 1
+            done = known.run(Said(event, rest, turn.language, self.mailbox.now_ms(), waited))
         await self._finish(turn, adapter, done.text, *done.records, notice=True, command=True)
 
     async def _answer(self, turn: Turn, adapter: Adapter) -> None:

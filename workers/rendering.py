@@ -69,7 +69,7 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
             case "answer":
                 content = [block for block in record.data["content"] if not _blank(block)]
                 if content:
-                    _add(rendered, "user", waiting.flush())
+                    _add(rendered, "user", waiting.flush() or _go_on(rendered))
                     _add(rendered, "assistant", content)
                     waiting.expect(content)
             case "tool_result":
@@ -80,7 +80,7 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
                 waiting.talk.extend(_spoken(record))
             case "reply" if record.data.get("notice") and not record.data.get("command"):
                 waiting.talk.append(f"(deskmate told the chat: {record.data['text']})")
-    _add(rendered, "user", waiting.flush())
+    _add(rendered, "user", waiting.flush() or _go_on(rendered))
     return _from_a_person(rendered)
 
 
@@ -132,6 +132,12 @@ def _kept(records: Sequence[Record]) -> list[Record]:
         elif record.type == "failed" and record.data["turn"] == skipping:
             skipping = ""
     return kept
+
+
+def _go_on(rendered: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """After an answer that paused: a request never ends with an answer, and two answers never stand side by side."""
+    paused = bool(rendered) and rendered[-1]["role"] == "assistant"
+    return [{"type": "text", "text": "(go on)"}] if paused else []
 
 
 def _from_a_person(rendered: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 ALONE_AFTER = 2
 """A conversation whose holders died this often goes on in a child process of its own."""
+BURY_AFTER = 6
+"""And this often, without one finished step: it is given up, whatever the reason."""
 BELL_WAIT_S = 2.0
 LAG_STEP_S = 0.05
 WATCH_S = 1.0
@@ -45,6 +47,7 @@ class Runner:
         registration: Registration,
         attend: Attend,
         attend_alone: Callable[[Claim], Awaitable[None]],
+        bury: Callable[[Claim, str], Awaitable[None]],
         concurrency: int,
         grace_s: float,
         show: Callable[[int], None] = lambda held: None,  # noqa: ARG005
@@ -54,6 +57,7 @@ class Runner:
         self._registration = registration
         self._attend = attend
         self._attend_alone = attend_alone
+        self._bury = bury
         self._concurrency = concurrency
         self._grace_s = grace_s
         self._show = show
@@ -188,7 +192,10 @@ class Runner:
         partition = self._mailbox.store.layout.partition(claim.conversation)
         claimed = Claimed()
         try:
-            if claim.tries >= ALONE_AFTER:
+            if claim.tries >= BURY_AFTER:
+                await self._bury(claim, f"{claim.tries} holders died")
+                claimed = await self._attend(claim, self._places_with_mine)
+            elif claim.tries >= ALONE_AFTER:
                 await self._attend_alone(claim)
             else:
                 claimed = await self._attend(claim, self._places_with_mine)

@@ -27,6 +27,8 @@ class Said:
     rest: str
     language: Language
     now_ms: int
+    waited: bool = False
+    """Messages that nobody had begun were taken along with it (control commands)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""/stop: end what is running. A running turn takes it at once; this is the answer when nothing runs."""
+"""/stop: end what is running. A running turn takes it at once; this is the answer when nothing runs (yet)."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ CONTROL = True
 
 
 def run(said: Said) -> Done:
-    return Done(say("turn.nothing_to_stop", said.language))
+    return Done(say("turn.stopped" if said.waited else "turn.nothing_to_stop", said.language))

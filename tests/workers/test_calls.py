@@ -10,6 +10,7 @@ import pytest
 
 from config.profiles import Profile
 from config.settings import MailboxSettings, ToolsSettings
+from gateway.conversation.claim import Lost
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
@@ -211,3 +212,15 @@ def test_a_giant_result_keeps_its_beginning_and_its_end() -> None:
     assert text.endswith("THE END")
     assert "999007 characters left out" in text
     assert cut("binary\x00\ud800", 100) == "binary\N{REPLACEMENT CHARACTER}?"
+
+
+async def test_past_the_lease_no_tool_is_started(turn: Turn) -> None:
+    tool = Hammer(effect="once")
+    await turn.write(answer(1, use("t", tool.name, times=1), stop_reason="tool_use"))
+    await turn.write(Record("tool_start", turn.now_ms(), {"step": 1, "id": "t", "name": tool.name}))
+    other = Hammer(effect="idempotent")
+    other.name = tool.name
+    turn.claim.deadline_s = 0.0
+    with pytest.raises(Lost):
+        await play(turn, [other])
+    assert not other.ran

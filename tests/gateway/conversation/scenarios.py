@@ -372,6 +372,32 @@ async def a_lowered_cap_is_kept_at_the_next_grant(world: World) -> None:
     assert len(settled.grants) == 1
 
 
+async def a_holder_past_its_own_deadline_asks_nobody(world: World) -> None:
+    """Its clock went on while the machine slept: the server has not noticed yet, and it writes nothing all the same."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    claim.deadline_s = 0.0
+    with pytest.raises(Fenced):
+        await mailbox.append(claim, records=[note("late")])
+    assert not [one for one in (await mailbox.load(claim.conversation)).history if one.type == "reply"]
+
+
+async def a_sleep_of_the_server_counts_nobody_as_dead(world: World) -> None:
+    """Nothing was asked for longer than half a lease: holders that live get a moment to give back what they hold."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    await world.lapse()
+    await mailbox.store.redis.decrby(f"{claim.root}:pulse", 60_000)
+    assert not (await mailbox.claim(0, "w2", 1)).grants
+    await mailbox.hand_over(claim)
+    again = await world.claim_one(mailbox, "w2")
+    assert again.tries == 0
+
+
 SCENARIOS = {
     play.__name__: play
     for play in list(globals().values())

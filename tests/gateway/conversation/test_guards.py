@@ -11,6 +11,11 @@ from tests.gateway.conversation import scenarios
 from tests.gateway.conversation.world import World
 
 TAKEN_OUT = {
+    "a sleep of the server counts as death": (
+        "  after_a_sleep()\n  for",
+        "  for",
+        "a_sleep_of_the_server_counts_nobody_as_dead",
+    ),
     "the revision is written first": (
         "  return 'OK'\nend\n\n-- The last",
         "  redis.call('HSET', key(c), 'rev', text(rev + 1), 'last', wid)\n  return 'OK'\nend\n\n-- The last",
