@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
@@ -20,6 +20,9 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 _SPECIAL: Final = {
     "web_address": "wanted: an address that begins with http:// or https://",
+    "empty_path": "wanted: path; `.` is the folder of this file",
+    "exact_place": "wanted: exactly one host and port, such as wiki.intern:443, 10.0.0.7:8080 or [fd00::7]:80",
+    "listening_host": "wanted: a host name or IP address without port, such as 127.0.0.1, ::1 or 0.0.0.0",
     "redis_address": "wanted: an address such as redis://host:6379/0, rediss://host:6379/0 or unix:///path",
 }
 
@@ -36,7 +39,7 @@ def check(
     try:
         made = model.model_validate(tree, context={"folder": source.file.absolute().parent})
     except ValidationError as error:
-        found = [_problem(source, at, model, one) for one in error.errors(include_url=False)]
+        found = [_problem(source, at, model, one, given or ()) for one in error.errors(include_url=False)]
         return None, list({problem.key: problem for problem in reversed(found)}.values())[::-1]
     return made, []
 
@@ -96,7 +99,9 @@ def secrets(value: Any) -> Iterator[str]:
             yield password
 
 
-def _problem(source: Source, base: At, model: type[Section], error: Any) -> Problem:  # noqa: PLR0911 - one for each kind
+def _problem(  # noqa: PLR0911 - one for each kind
+    source: Source, base: At, model: type[Section], error: Any, given: Container[str]
+) -> Problem:
     loc: At = error["loc"]
     kind: str = error["type"]
     context: Mapping[str, Any] = error.get("ctx", {})
@@ -104,11 +109,11 @@ def _problem(source: Source, base: At, model: type[Section], error: Any) -> Prob
         loc = (*loc, context["key"])
     if kind == "across":
         at = (*base, *loc)
-        return source.problem(at, _refused(source, at, None), error["msg"])
+        return source.problem(at, context.get("what") or _refused(source, at, None), error["msg"])
     depth, annotation, rules = _walk(model, loc)
     at = (*base, *loc[:depth])
     if kind == "extra_forbidden":
-        allowed = keys(annotation)
+        allowed = [name for name in keys(annotation) if len(loc) > 1 or name not in given]
         at = (*base, *loc)
         return source.problem(at, "unknown key", f"allowed: {', '.join(allowed)}", nearest(str(loc[-1]), allowed))
     if loc[-1:] == ("[key]",):

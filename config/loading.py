@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,19 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 PlatformSettings = Callable[[str], type[Connection]]
 """Gives the `Settings` of a platform. Raises `LookupError` with the names that exist as its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What was read, right or wrong: for checks of what is named in it and lives in layers above."""
+
+    source: Source = field(repr=False)
+    filled: Mapping[str, Any] = field(repr=False)
+    """The settings file's content, with its variables filled in."""
+    profiles: Mapping[str, Source]
+
+
+Further = Callable[[Draft], Iterable[Problem]]
 
 SHIPPED = Path(__file__).parent
 
@@ -60,13 +73,13 @@ class Loaded:
 
 
 def find(path: Path | None = None, variables: Mapping[str, str] | None = None) -> Path:
-    """The settings file: as given, `$DESKMATE_CONFIG`, here or in `config/` here, or the shipped one."""
+    """The settings file: as given, `$DESKMATE_CONFIG`, `deskmate.yaml` here, `config/deskmate.yaml` here, the shipped one."""
     variables = environment() if variables is None else variables
     if path is not None:
         return path
     if named := variables.get("DESKMATE_CONFIG"):
         return Path(named).expanduser()
-    here = (Path("config/deskmate.yaml"), Path("deskmate.yaml"))
+    here = (Path("deskmate.yaml"), Path("config/deskmate.yaml"))
     return next((file for file in here if file.is_file()), SHIPPED / "deskmate.yaml")
 
 
@@ -75,14 +88,20 @@ def load(
     *,
     variables: Mapping[str, str] | None = None,
     platforms: PlatformSettings | None = None,
+    further: Further | None = None,
+    without: Collection[str] = (),
 ) -> Loaded:
     """Read settings and profiles. `variables` stands for the environment; with `platforms` connections are checked too.
 
-    Raises `ConfigError` with all that is wrong, not only the first.
+    `further` adds what is wrong by what other layers know. `without` names top-level keys that the caller has no use
+    for: they count as not written, so that a secret which only they need may be unset. Raises `ConfigError` with all
+    that is wrong, not only the first.
     """
     variables = environment() if variables is None else variables
     source = read(find(path, variables))
     filled, unset = source.filled(variables)
+    filled = {key: one for key, one in filled.items() if key not in without}
+    unset = [problem for problem in unset if problem.key.partition(".")[0] not in without]
     unset = _environment_defaults(filled, unset, variables)
     settings, problems = check(source, filled, (), Settings)
     problems = [*source.problems, *unset, *problems]
@@ -90,22 +109,27 @@ def load(
     if platforms is not None and isinstance(filled.get("connections"), Mapping):
         for name, written in filled["connections"].items():
             problems += _connection(source, name, written, platforms, secret_values)
-    folder = settings.profiles if settings else None
+    folder = _profiles_folder(source, filled)
     if folder is not None and not folder.is_dir():
         problems.append(source.problem(("profiles",), f"there is no folder {short(folder)}"))
     found = read_profiles([folder or source.file.absolute().parent / "profiles", SHIPPED / "profiles"])
     problems += found.problems
     problems += _rules(source, filled, found)
+    if further is not None:
+        problems += further(Draft(source, filled, found.sources))
     if problems or settings is None:
         raise ConfigError(_sorted(problems))
     secret_values.update(secrets(settings))
-    headers = filled["model"].get("headers") or {}
+    headers = (filled.get("model") or {}).get("headers") or {}
     secret_values.update(str(one) for one in headers.values() if isinstance(one, Variable))
     return Loaded(settings, found.profiles, source, found.sources, secret_values, filled)
 
 
 def _environment_defaults(filled: dict[str, Any], unset: list[Problem], variables: Mapping[str, str]) -> list[Problem]:
-    """Put in what the environment gives unasked; a file that names just that variable may do so while it is unset."""
+    """Put in what the environment gives unasked; a file that names just that variable may do so while it is unset.
+
+    That is forgiven only where the value can be done without: not the key of a model that is going to be asked.
+    """
     for (section, key), name in ENVIRONMENT_DEFAULTS.items():
         part = filled.setdefault(section, {})
         if part is None:
@@ -114,12 +138,21 @@ def _environment_defaults(filled: dict[str, Any], unset: list[Problem], variable
             continue
         content = variables.get(name, "").strip()
         written = part.get(key)
+        is_used = section != "model" or part.get("provider") == "anthropic"
         if isinstance(written, Variable) and written.name == name and not content:
+            if section == "model" and is_used:
+                continue
             del part[key]
             unset = [problem for problem in unset if problem.key != f"{section}.{key}"]
-        elif written is None and content and (section != "model" or part.get("provider") == "anthropic"):
+        elif written is None and content and is_used:
             part[key] = Variable(name, content)
     return unset
+
+
+def _profiles_folder(source: Source, filled: Mapping[str, Any]) -> Path | None:
+    """The folder that `profiles` names, also where something else is wrong with the settings."""
+    made, _ = check(source, {"profiles": filled.get("profiles")}, (), Settings)
+    return made.profiles if made else None
 
 
 def _connection(

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, Self, Union, get_args, get_origin
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +27,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from config.addresses import exact_place, listening_host, redis_address, web_address
 from config.source import Variable
 
 Language = Literal["en", "zh"]
@@ -78,36 +78,15 @@ def _only_named(value: Any, info: ValidationInfo) -> Any:
 
 def _beside_the_file(value: Any, info: ValidationInfo) -> Any:
     """A path in the file is relative to the file, one from the environment to the working folder."""
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str):
         return value
+    if not value.strip():
+        raise PydanticCustomError("empty_path", "an empty path")  # it would be the folder of the file
     path = Path(value).expanduser()
     if info.context is None or isinstance(value, Variable):
         return path
     folder: Path = info.context["folder"]
     return folder / path
-
-
-def _web_address(value: str) -> str:
-    parts = _split(value)
-    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or any(map(str.isspace, value)):
-        raise PydanticCustomError("web_address", "not a web address")
-    return value.rstrip("/")
-
-
-def _redis_address(value: SecretStr) -> SecretStr:
-    parts = _split(value.get_secret_value())
-    if parts is None or parts.scheme not in {"redis", "rediss", "unix"} or not (parts.hostname or parts.path):
-        raise PydanticCustomError("redis_address", "not an address of a Redis")
-    return value
-
-
-def _split(address: str) -> Any:
-    try:
-        parts = urlsplit(address)
-        _ = parts.port
-    except ValueError:
-        return None
-    return parts
 
 
 _OPENS: Final = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
@@ -116,9 +95,12 @@ Secret = Annotated[SecretStr, BeforeValidator(_only_named)]
 """Written `$NAME` in the file. Code that builds a section itself passes a `SecretStr`."""
 
 Folder = Annotated[Path, BeforeValidator(_beside_the_file)]
-WebAddress = Annotated[str, AfterValidator(_web_address)]
+WebAddress = Annotated[str, AfterValidator(web_address)]
 """`http://` or `https://`, without the slash at the end."""
-RedisAddress = Annotated[Secret, AfterValidator(_redis_address)]
+RedisAddress = Annotated[Secret, AfterValidator(redis_address)]
+ListeningHost = Annotated[str, AfterValidator(listening_host)]
+ExactPlace = Annotated[str, AfterValidator(exact_place)]
+Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class RedisSettings(Section):
@@ -164,7 +146,7 @@ class MailboxSettings(Section):
     """How many messages may wait in one conversation."""
     waiting_max: int = Field(10_000, ge=1)
     """How many conversations may wait in one partition; beyond it the platform is asked to send again."""
-    dedupe_s: int = Field(86_400, ge=1)
+    dedupe_s: int = Field(86_400, ge=1, le=30 * 86_400)
     """How long an event is known, so that its repetition does nothing. At least as long as platforms repeat."""
     hold_back_ms: int = Field(0, ge=0)
     """How long a new event waits before a worker may take it."""
@@ -176,7 +158,7 @@ class MailboxSettings(Section):
     """How long a part is tried on a platform that is away, before it becomes a dead letter."""
     places_per_channel: int | None = Field(None, ge=1)
     """How many conversations of one channel may run at once; none: no cap."""
-    retention_s: int = Field(30 * 86_400, ge=60)
+    retention_s: int = Field(30 * 86_400, ge=60, le=3_650 * 86_400)
     """An idle conversation is forgotten after this."""
 
     @model_validator(mode="after")
@@ -193,8 +175,8 @@ class MailboxSettings(Section):
 class GatewaySettings(Section):
     """The HTTP side."""
 
-    host: str = "127.0.0.1"
-    """The address to listen on."""
+    host: ListeningHost = "127.0.0.1"
+    """The address to listen on, such as `127.0.0.1`, `::1` or `0.0.0.0`; empty: all."""
     port: int = Field(8080, ge=0, le=65535)
     """The port to listen on; 0: any free one."""
     processes: int = Field(1, ge=1, le=64)
@@ -269,14 +251,17 @@ class ModelSettings(Section):
                 raise PydanticCustomError("secret_in_file", "a secret may not stand in the file", {"key": name})
         return given
 
-
     @model_validator(mode="after")
     def _the_service_wants_a_key(self) -> Self:
         if self.provider == "anthropic" and self.base_url is None and self.api_key is None:
             raise PydanticCustomError(
                 "across",
                 "wanted: {wanted}",
-                {"key": "api_key", "wanted": "$NAME of the key (ANTHROPIC_API_KEY is read as well), or a base_url"},
+                {
+                    "key": "api_key",
+                    "what": "missing",
+                    "wanted": "$NAME of the key (ANTHROPIC_API_KEY is read as well), or a base_url",
+                },
             )
         return self
 
@@ -284,9 +269,9 @@ class ModelSettings(Section):
 class WebFetchSettings(Section):
     """The tool `web_fetch`."""
 
-    allow_private: list[str] = []
+    allow_private: list[ExactPlace] = []
     """Exact `host:port` exceptions to the rule that only public addresses are fetched."""
-    ports: list[int] = [80, 443]
+    ports: list[Port] = [80, 443]
     """The ports that may be fetched from."""
     timeout_s: float = Field(20.0, gt=0)
     """The longest that a page may take, redirects included."""

@@ -154,9 +154,18 @@ async def embedded(settings: Settings) -> AsyncIterator[str]:
 
 @contextmanager
 def own(data: Path) -> Iterator[None]:
-    """Hold the data folder: one owner at a time. The kernel lets go when the process ends, however it ends."""
-    _make_private(data)
-    with (data / "lock").open("a+", encoding="ascii") as file:
+    """Hold the data folder: one owner at a time. The kernel lets go when the process ends, however it ends.
+
+    Raises `AlreadyRunning`, and `NoServer` where the folder can't be used.
+    """
+    try:
+        _make_private(data)
+        file = (data / "lock").open("a+", encoding="ascii")
+    except OSError as error:
+        why = "it is not a folder" if data.exists() and not data.is_dir() else error.strerror
+        message = f"the data folder {data} can't be used: {why}. Name another with --data, or set `data`"
+        raise NoServer(message) from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

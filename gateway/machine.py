@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import logging
+import os
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -30,7 +33,21 @@ MORE_S: Final = 5.0
 
 
 class PortTaken(Exception):
-    """Something else listens where the gateway should."""
+    """The gateway can't listen where it should."""
+
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else error.strerror  # below 0: the name was not found
+        super().__init__(f"port {port} on {host or 'all addresses'} can't be used: {why}")
+        self.advice = _ADVICE.get(number, "Set gateway.host to an address of this machine")
+        """What to do, as a sentence without its full stop."""
+
+
+_ADVICE: Final = {
+    errno.EADDRINUSE: "Stop what uses it, or choose another with --port",
+    errno.EACCES: "Choose another with --port: those below 1024 are for root",
+    errno.EPERM: "Choose another with --port: those below 1024 are for root",
+}
 
 
 class Failed(Exception):
@@ -120,7 +137,7 @@ def free_port(host: str, port: int) -> int:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise PortTaken(f"port {port} on {host} can't be used: {error.strerror}") from None
+            raise PortTaken(host, port, error) from None
         found: int = probe.getsockname()[1]
         return found
 
@@ -156,7 +173,9 @@ async def _keep(post: _Post, variables: dict[str, str]) -> None:
             raise Failed(f"{post.name} ended at once, status {status}; what it says stands above")
         is_first = False
         pause_s = PAUSE_S[0] if lived_s > FIRST_S else min(pause_s * 2, PAUSE_S[1])
-        log(logger, f"{post.name} ended, it is started again", logging.ERROR, status=status, pause_s=pause_s)
+        # who was told to stop, as by `deskmate rq` or SIGTERM, has done nothing wrong
+        level = logging.INFO if status in {0, -signal.SIGTERM} else logging.ERROR
+        log(logger, f"{post.name} ended, it is started again", level, status=status, pause_s=pause_s)
         await asyncio.sleep(pause_s)
 
 

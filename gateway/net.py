@@ -21,6 +21,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
+from config.addresses import HOST_NAME, NUMBER
 from config.settings import WebFetchSettings
 from gateway.logs import log
 
@@ -48,8 +49,6 @@ UNICAST_V6: Final = IPv6Network("2000::/3")
 NAT64: Final = IPv6Network("64:ff9b::/96")
 """What a network without IPv4 makes of every IPv4 address (RFC 6052): looked through, as the mapped ones are."""
 
-HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?")
-NUMBER: Final = re.compile(r"\d+|0x[0-9a-f]*")
 NOT_IN_A_URL: Final = re.compile(r"[\x00-\x20\x7f\\]")
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 URL_MAX_CHARACTERS: Final = 8_192

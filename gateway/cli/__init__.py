@@ -18,9 +18,9 @@ from typing import Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 import click
 
-from config.loading import Loaded, load
+from config.loading import Loaded
 from config.problems import ConfigError
-from gateway.connections import platform_settings
+from config.settings import Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -126,9 +126,9 @@ config_option = click.option(
     type=click.Path(path_type=Path),
     expose_value=False,
     callback=_config_given,
-    help="The settings file. [default: $DESKMATE_CONFIG, config/deskmate.yaml or deskmate.yaml here, or the shipped one]",
+    help="The settings file. [default: $DESKMATE_CONFIG, else ./deskmate.yaml, ./config/deskmate.yaml, the shipped one]",
 )
-"""Accepted before the command, and by each command that `pass_loaded` is on."""
+"""Accepted before the command, and by each command that `pass_loaded` or `pass_settings` is on."""
 
 
 def given_config() -> Path | None:
@@ -140,8 +140,22 @@ def pass_loaded(command: Callable[Concatenate[Loaded, P], R]) -> Callable[P, R]:
     """Give a command the settings as its first argument. Broken settings end it with all problems and code 2."""
 
     @functools.wraps(command)
+    def with_loaded(*args: P.args, **kwargs: P.kwargs) -> R:
+        from gateway.inventory import load_checked  # noqa: PLC0415  # help needs neither platforms nor skills
+
+        return command(load_checked(given_config()), *args, **kwargs)
+
+    return config_option(with_loaded)
+
+
+def pass_settings(command: Callable[Concatenate[Settings, P], R]) -> Callable[P, R]:
+    """For a command that only visits what runs: what accounts and the model need may be unset."""
+
+    @functools.wraps(command)
     def with_settings(*args: P.args, **kwargs: P.kwargs) -> R:
-        return command(load(given_config(), platforms=platform_settings), *args, **kwargs)
+        from gateway.inventory import load_for_visitor  # noqa: PLC0415  # as above
+
+        return command(load_for_visitor(given_config()).settings, *args, **kwargs)
 
     return config_option(with_settings)
 

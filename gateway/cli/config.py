@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Iterator, Mapping
-from importlib import resources
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +10,14 @@ import click
 import yaml
 from pydantic import SecretStr
 
-from config.checks import nearest
-from config.loading import Loaded, find, load
-from config.problems import ConfigError, Problem, short
+from config.loading import Loaded, find
+from config.problems import ConfigError, short
 from config.reference import reference as tables
 from config.settings import ENVIRONMENT_DEFAULTS, Section
 from config.source import VARIABLE
 from gateway.cli import config_option, given_config, pass_loaded
 from gateway.connections import open_connections, platform_names, platform_settings
-from skills.library import roots, scan
+from gateway.inventory import load_checked
 
 
 @click.group()
@@ -34,14 +31,11 @@ def config() -> None:
 def check(ctx: click.Context) -> None:
     """Find everything that is wrong with the settings and profiles. Exit code 0 or 1."""
     try:
-        loaded = load(given_config(), platforms=platform_settings)
-        problems = list(_unknown(loaded))
+        loaded = load_checked(given_config())
     except ConfigError as error:
-        problems = list(error.problems)
-    for problem in problems:
-        click.echo(str(problem), err=True)
-    if problems:
-        click.echo(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}.", err=True)
+        for problem in error.problems:
+            click.echo(str(problem), err=True)
+        click.echo(f"{len(error.problems)} problem{'s' if len(error.problems) > 1 else ''}.", err=True)
         ctx.exit(1)
     connections = ", ".join(loaded.settings.connections) or "none"
     click.echo(
@@ -98,31 +92,3 @@ def _plain(value: Any, written: Any) -> Any:
         items = written if isinstance(written, list) and len(written) == len(value) else [None] * len(value)
         return [_plain(one, item) for one, item in zip(value, items, strict=True)]
     return str(value) if isinstance(value, Path) else value
-
-
-def tool_names() -> list[str]:
-    """The tools that exist, one for each module of `workers.tools`: found by file name, nothing is imported."""
-    folder = resources.files("workers") / "tools"
-    return sorted(module.name for module in pkgutil.iter_modules([str(folder)]))
-
-
-def _unknown(loaded: Loaded) -> Iterator[Problem]:
-    """Tools and skills in profiles that are not there. Not the loader's matter: a gateway may run without either."""
-    known = tool_names()
-    try:
-        library = scan(roots(loaded.settings.skills))
-    except NotADirectoryError:
-        folder = short(loaded.settings.skills.folder or Path())
-        yield loaded.source.problem(("skills", "folder"), f"there is no folder {folder}")
-        library = None
-    for name, profile in loaded.profiles.items():
-        source = loaded.profile_sources[name]
-        for index, tool in enumerate(profile.tools):
-            if tool not in known:
-                wanted = f"there are: {', '.join(known)}"
-                yield source.problem(("tools", index), f"there is no tool {tool!r}", wanted, nearest(tool, known))
-        for index, pattern in enumerate(profile.skills if library else ()):
-            if library and "*" not in pattern and not library.catalogue([pattern]).skills:
-                ids = [skill.id for skill in library.skills.values()]
-                wanted = "wanted: the id of a skill, or a pattern with *"
-                yield source.problem(("skills", index), f"there is no skill {pattern!r}", wanted, nearest(pattern, ids))

@@ -14,22 +14,25 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import aiohttp
 import click
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from config.loading import Loaded, load
+from config.loading import Loaded
 from config.problems import ConfigError
 from config.settings import Settings
 from gateway.checks import Finding, check_server
 from gateway.cli import Stop, config_option, given_config
-from gateway.connections import Opened, open_connections, platform_settings
+from gateway.connections import Opened, open_connections
 from gateway.conversation.mailbox import Mailbox
 from gateway.embedded import NoServer, find_program, redis_url, socket_path, socket_url
 from gateway.feed import Feed
+from gateway.inventory import load_checked
 from gateway.machine import Machine, PortTaken, free_port, reachable
+from gateway.noted import noted_address
 from gateway.platforms import ConnectionRefused, Outside
 from gateway.store import Layout, Store, Unreachable, open_store
 
@@ -47,7 +50,7 @@ MARKS: Final = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "fail": ("F
 def doctor(as_json: bool) -> None:
     """Check settings, Redis, credentials, model, sandbox, clock, folders and ports. Exit code 1 if anything fails."""
     try:
-        loaded = load(given_config(), platforms=platform_settings)
+        loaded = load_checked(given_config())
     except ConfigError as error:
         findings = [Finding("fail", "settings", str(problem), "correct it") for problem in error.problems]
     else:
@@ -99,6 +102,11 @@ def check_folder(settings: Settings) -> Finding:
 async def check_port(settings: Settings) -> Finding:
     """Is the gateway's port free, or is it the gateway that listens there?"""
     host, port = settings.gateway.host, settings.gateway.port
+    if noted := noted_address(settings.data):
+        where = urlsplit(noted)
+        if await Machine(where.hostname or "", where.port or 0, redis_url="").readiness():
+            return Finding("ok", f"port {where.port}", f"a gateway listens there: {noted}")
+        return Finding("warn", f"port {where.port}", f"`deskmate up` runs, and {noted} does not answer", "see its log")
     about = f"port {port}"
     try:
         free_port(host, port)
@@ -106,7 +114,7 @@ async def check_port(settings: Settings) -> Finding:
         if await Machine(reachable(host), port, redis_url="").readiness():
             return Finding("ok", about, "a gateway listens there")
         return Finding("fail", about, str(error), "stop what uses it, or set gateway.port")
-    return Finding("ok", about, f"free on {host}; no gateway runs")
+    return Finding("ok", about, f"{'free' if port else 'any free one'} on {host}; no gateway runs")
 
 
 def check_exceptions(settings: Settings) -> Finding:

@@ -14,6 +14,7 @@ from gateway.cli import Stop, pass_loaded
 from gateway.conversation.mailbox import WrongPartitions
 from gateway.embedded import NoServer, redis_url
 from gateway.logs import log, start_logging
+from gateway.machine import PortTaken
 from gateway.server import Runner
 from gateway.serving import Unfit, on_stop_signals, run_loop
 
@@ -37,8 +38,8 @@ def gateway(loaded: Loaded, port: int | None, shared: bool) -> None:
         run_loop(
             _serve(loaded, settings.gateway.port if port is None else port, shared or settings.gateway.processes > 1)
         )
-    except OSError as error:
-        raise Stop(f"port {port or settings.gateway.port} on {settings.gateway.host}: {error.strerror}") from None
+    except PortTaken as error:
+        raise Stop(f"{error}. {error.advice}.") from None
     except (NoServer, WrongPartitions, Unfit) as error:
         raise Stop(f"{error}") from None
 
@@ -53,7 +54,10 @@ async def _serve(loaded: Loaded, port: int, shared: bool) -> None:
     stop = asyncio.Event()
     on_stop_signals(stop.set)
     try:
-        address = await runner.listen(settings.gateway.host, port, shared=shared)
+        try:
+            address = await runner.listen(settings.gateway.host, port, shared=shared)
+        except OSError as error:
+            raise PortTaken(settings.gateway.host, port, error) from None
         log(logger, "gateway ready", address=address)
         await gateway.until(stop)
         log(logger, "gateway stops")

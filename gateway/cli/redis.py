@@ -6,9 +6,8 @@ import asyncio
 
 import click
 
-from config.loading import Loaded
 from config.settings import Settings
-from gateway.cli import Stop, pass_loaded
+from gateway.cli import Stop, pass_settings
 from gateway.conversation.mailbox import Mailbox
 from gateway.embedded import NoServer, redis_url, socket_path
 from gateway.store import Layout, Unreachable, open_store
@@ -20,10 +19,9 @@ def redis() -> None:
 
 
 @redis.command()
-@pass_loaded
-def where(loaded: Loaded) -> None:
+@pass_settings
+def where(settings: Settings) -> None:
     """Print where the data lies, and the socket for valkey-cli or redis-cli."""
-    settings = loaded.settings
     if settings.redis.url:
         click.echo("elsewhere: redis.url is set")
         return
@@ -33,8 +31,8 @@ def where(loaded: Loaded) -> None:
 
 @redis.command()
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@pass_loaded
-def adopt(loaded: Loaded, yes: bool) -> None:
+@pass_settings
+def adopt(settings: Settings, yes: bool) -> None:
     """Go on with the data that Redis holds now.
 
     After Redis was emptied, or replaced by an older copy, running processes refuse to work on it: what they know is gone.
@@ -43,7 +41,7 @@ def adopt(loaded: Loaded, yes: bool) -> None:
     if not yes:
         click.confirm("Messages and conversations that this Redis does not hold are lost. Go on with it?", abort=True)
     try:
-        epoch = asyncio.run(_adopt(loaded.settings))
+        epoch = asyncio.run(_adopt(settings))
     except (NoServer, Unreachable) as error:
         raise Stop(f"{error}.") from None
     click.echo(f"Adopted; epoch {epoch}. Running gateways and workers follow within seconds.")

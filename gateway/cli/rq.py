@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 import click
 
-from config.loading import Loaded
-from config.settings import export
-from gateway.cli import Stop, pass_loaded
+from config.settings import Settings, export
+from gateway.cli import Stop, pass_settings
 from gateway.embedded import NoServer, redis_url
+
+HELP: Final = frozenset({"--help", "-h", "--version"})
+"""What RQ answers without looking at Redis."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@pass_loaded
-def rq(loaded: Loaded, arguments: tuple[str, ...]) -> None:
+@pass_settings
+def rq(settings: Settings, arguments: tuple[str, ...]) -> None:
     """Run RQ's own commands: `deskmate rq info`, `suspend`, `resume`, ... RQ shows workers and bells, not turns."""
-    settings = loaded.settings
-    try:
-        url = settings.rq.url.get_secret_value() if settings.rq.url else redis_url(settings)
-    except NoServer as error:
-        raise Stop(f"{error}.") from None
     export("RQ_KEY_PREFIX", settings.rq.key_prefix)
-    export("RQ_REDIS_URL", url)
+    if arguments and not HELP.intersection(arguments):
+        try:
+            export("RQ_REDIS_URL", settings.rq.url.get_secret_value() if settings.rq.url else redis_url(settings))
+        except NoServer as error:
+            raise Stop(f"{error}.") from None
     from rq.cli.cli import main  # noqa: PLC0415  # RQ reads its key prefix when it is imported
 
     sys.argv = ["deskmate rq", *arguments]

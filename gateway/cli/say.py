@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 import aiohttp
 import click
 
-from config.loading import Loaded
 from config.settings import Settings
-from gateway.cli import Stop, pass_loaded
+from gateway.cli import Stop, pass_settings
+from gateway.machine import Machine, reachable
+from gateway.noted import noted_address
 from gateway.platforms.webchat import CONVERSATION
 from gateway.web.client import Heard, NotReachable, Refused, Visit
 
@@ -36,10 +37,12 @@ STEPS: Final = {
 @click.command()
 @click.argument("text")
 @click.option("--conversation", metavar="ID", help="Go on with this conversation. [default: a new one]")
-@click.option("--url", metavar="URL", help="The gateway's address. [default: as the settings have it, on this machine]")
+@click.option(
+    "--url", metavar="URL", help="The gateway's address. [default: of the `up` that runs, else as the settings say]"
+)
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), default=120, show_default=True)
-@pass_loaded
-def say(loaded: Loaded, text: str, conversation: str | None, url: str | None, timeout_s: float) -> None:
+@pass_settings
+def say(settings: Settings, text: str, conversation: str | None, url: str | None, timeout_s: float) -> None:
     """Send TEXT (`-`: what stdin has) to a running gateway and print the reply as it grows.
 
     Steps and the conversation's id go to stderr. The exit code is 0 only with a reply: 1 is a notice, a refusal or no
@@ -50,10 +53,10 @@ def say(loaded: Loaded, text: str, conversation: str | None, url: str | None, ti
     conversation = secrets.token_hex(8) if conversation is None else conversation
     if not CONVERSATION.fullmatch(conversation):
         raise click.BadParameter("1 to 64 letters, digits, - and _ are allowed", param_hint="--conversation")
-    address = (url or own_address(loaded.settings)).rstrip("/")
+    address = (url or own_address(settings)).rstrip("/")
     click.echo(f"conversation: {conversation}", err=True)
     try:
-        asyncio.run(_say(loaded.settings, address, conversation, text, timeout_s))
+        asyncio.run(_say(settings, address, conversation, text, timeout_s))
     except NotReachable as why:
         raise Stop(
             f"The gateway at {address} can't be reached: {why}. Is `deskmate up` running?", UNREACHABLE
@@ -65,11 +68,12 @@ def say(loaded: Loaded, text: str, conversation: str | None, url: str | None, ti
 
 
 def own_address(settings: Settings) -> str:
-    """Where a gateway with these settings answers on this machine."""
-    host = settings.gateway.host
-    if host in {"0.0.0.0", "", "::"}:  # noqa: S104 - compared with, not bound to
-        host = "127.0.0.1"
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.gateway.port}"
+    """Where a gateway with these settings answers on this machine. A port of 0 is known only of a running `up`."""
+    if noted := noted_address(settings.data):
+        return noted
+    if settings.gateway.port == 0:
+        raise Stop("gateway.port is 0, and no `deskmate up` runs here that tells its port: give --url.", UNREACHABLE)
+    return Machine(reachable(settings.gateway.host), settings.gateway.port, redis_url="").address
 
 
 async def _say(settings: Settings, address: str, conversation: str, text: str, timeout_s: float) -> None:
@@ -83,7 +87,11 @@ async def _say(settings: Settings, address: str, conversation: str, text: str, t
                 raise
             await visit.log_in(_password(settings, address))
             await visit.conversation(conversation)
-        _keep_cookies(kept, address, visit.cookies)
+        try:
+            _keep_cookies(kept, address, visit.cookies)
+        except OSError as error:  # the message matters more
+            lost = f"{kept} can't be written: {error.strerror}"
+            click.echo(f"Warning: {lost}. This conversation can't be gone on with.", err=True)
         printed = ""
         async with contextlib.aclosing(visit.say(conversation, text)) as hearing:
             async for heard in hearing:

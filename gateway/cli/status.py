@@ -10,8 +10,8 @@ from dataclasses import asdict
 
 import click
 
-from config.loading import Loaded
-from gateway.cli import Stop, pass_loaded
+from config.settings import Settings
+from gateway.cli import Stop, pass_settings
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.overview import Overview, overview
 from gateway.embedded import NoServer, redis_url
@@ -23,20 +23,19 @@ WORDS = {"running": "running for", "ready": "ready since", "waiting": "waits for
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @click.option("--dead", type=click.IntRange(0, 1_000), default=10, show_default=True, help="How many dead letters.")
-@pass_loaded
-def status(loaded: Loaded, as_json: bool, dead: int) -> None:
+@pass_settings
+def status(settings: Settings, as_json: bool, dead: int) -> None:
     """Show workers, the turns that run, the conversations that wait, and the latest dead letters."""
     try:
-        seen = asyncio.run(_look(loaded, dead))
+        seen = asyncio.run(_look(settings, dead))
     except NoServer as error:
         raise Stop(f"{error}.") from None
     except Unreachable as error:
-        raise Stop(f"Redis does not answer: {error}") from None
+        raise Stop(f"Redis does not answer: {error}. Start it, or correct redis.url (REDIS_URL).") from None
     click.echo(json.dumps(asdict(seen), ensure_ascii=False) if as_json else _told(seen))
 
 
-async def _look(loaded: Loaded, dead: int) -> Overview:
-    settings = loaded.settings
+async def _look(settings: Settings, dead: int) -> Overview:
     layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
     store = open_store(redis_url(settings), layout, timeout_s=settings.redis.timeout_s)
     try:

@@ -16,11 +16,21 @@ from gateway.cli import Stop, pass_loaded
 from gateway.embedded import AlreadyRunning, NoServer
 from gateway.logs import start_logging
 from gateway.machine import Failed, Machine, PortTaken, machine
+from gateway.noted import address_noted
+
+
+def _folder(ctx: click.Context, parameter: click.Parameter, given: str | None) -> Path | None:
+    """An empty one, as `--data "$UNSET"` gives, is not taken for the working folder."""
+    if given is None:
+        return None
+    if not given.strip():
+        raise click.BadParameter("the path is empty", ctx, parameter)
+    return Path(given)
 
 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), help="Where the gateway listens; 0: any free port.")
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="The data folder.")
+@click.option("--data", metavar="FOLDER", callback=_folder, help="The data folder.")
 @click.option("--workers", type=click.IntRange(1, 64), help="How many worker processes.")
 @pass_loaded
 def up(loaded: Loaded, port: int | None, data: Path | None, workers: int | None) -> None:
@@ -37,7 +47,7 @@ def up(loaded: Loaded, port: int | None, data: Path | None, workers: int | None)
     try:
         asyncio.run(_up(loaded, settings))
     except PortTaken as error:
-        raise Stop(f"{error}. Stop what uses it, or choose another with --port.") from None
+        raise Stop(f"{error}. {error.advice}.") from None
     except (AlreadyRunning, NoServer, Failed) as error:
         raise Stop(f"{error}.") from None
     except asyncio.CancelledError:
@@ -49,18 +59,26 @@ async def _up(loaded: Loaded, settings: Settings) -> None:
     asked_to_stop = asyncio.Event()
     stop_on_signals(asked_to_stop)
     async with machine(settings, loaded.path) as running:
-        ready = asyncio.create_task(running.until_ready())
-        asked = asyncio.create_task(asked_to_stop.wait())
-        try:
-            await asyncio.wait([ready, asked], return_when=asyncio.FIRST_COMPLETED)
-            if ready.done():
-                click.echo(announcement(loaded, settings, running))
-                click.echo(f"Ready after {time.monotonic() - started:.1f} s. Ctrl-C stops it.")
-            await asked
-        finally:
-            ready.cancel()
-            asked.cancel()
+        with address_noted(settings.data, running.address):
+            await _announced(loaded, settings, running, started, asked_to_stop)
         click.echo("Stopping: what runs is finished or handed over.")
+
+
+async def _announced(
+    loaded: Loaded, settings: Settings, running: Machine, started: float, asked_to_stop: asyncio.Event
+) -> None:
+    """Say when all is ready, and wait until asked to stop."""
+    ready = asyncio.create_task(running.until_ready())
+    asked = asyncio.create_task(asked_to_stop.wait())
+    try:
+        await asyncio.wait([ready, asked], return_when=asyncio.FIRST_COMPLETED)
+        if ready.done():
+            click.echo(announcement(loaded, settings, running))
+            click.echo(f"Ready after {time.monotonic() - started:.1f} s. Ctrl-C stops it.")
+        await asked
+    finally:
+        ready.cancel()
+        asked.cancel()
 
 
 def stop_on_signals(asked_to_stop: asyncio.Event) -> None:

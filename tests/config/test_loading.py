@@ -159,13 +159,13 @@ def test_words_that_yaml_1_1_would_bend_stay_as_they_are_written(tmp_path: Path)
         tmp_path,
         """
         gateway: {host: no}
-        tools: {web_fetch: {allow_private: [localhost:80, 12:30, "0x1F"]}}
+        model: {headers: {x-place: localhost:80, x-time: 12:30, x-number: "0x1F"}}
         chat: {enabled: yes}
         skills: {folder: 2024-01-01}
         """,
     ).settings
     assert found.gateway.host == "no"
-    assert found.tools.web_fetch.allow_private == ["localhost:80", "12:30", "0x1F"]
+    assert list(found.model.headers.values()) == ["localhost:80", "12:30", "0x1F"]
     assert found.chat.enabled is True
     assert found.skills.folder == tmp_path / "2024-01-01"
 
@@ -287,6 +287,25 @@ def test_the_model_key_is_read_unasked_for_its_own_provider_only(tmp_path: Path)
     assert loaded(tmp_path, "log: {}", variables).settings.model.api_key is None
 
 
+@pytest.mark.parametrize("more", ["", ", base_url: https://model.example"])
+def test_a_named_model_key_that_is_unset_is_told_like_any_secret(tmp_path: Path, more: str) -> None:
+    text = f"model: {{provider: anthropic, name: m, api_key: $ANTHROPIC_API_KEY{more}}}\n"
+    (found,) = problems(tmp_path, text).values()
+    assert (found.key, found.what) == ("model.api_key", "the environment variable ANTHROPIC_API_KEY is not set")
+
+
+def test_a_model_key_that_nobody_uses_may_be_unset(tmp_path: Path) -> None:
+    assert (
+        loaded(tmp_path, "model: {provider: rehearsal, api_key: $ANTHROPIC_API_KEY}\n").settings.model.api_key is None
+    )
+
+
+def test_a_model_without_a_key_is_missing_one(tmp_path: Path) -> None:
+    found = problems(tmp_path, "model: {provider: anthropic, name: m}\n")["model.api_key"]
+    assert found.what == "missing"
+    assert "ANTHROPIC_API_KEY" in found.wanted
+
+
 def test_an_unknown_platform_is_told_with_those_that_exist(tmp_path: Path) -> None:
     found = problems(tmp_path, "connections:\n  a: {platform: slakish}\n")["connections.a.platform"]
     assert found.nearest == "slackish"
@@ -304,6 +323,72 @@ def test_a_send_must_end_before_the_lease_does(tmp_path: Path) -> None:
     assert (found.line, found.wanted) == (3, "wanted: more than mailbox.send_timeout_s (9)")
 
 
+@pytest.mark.parametrize(("key", "most"), [("dedupe_s", 30 * 86_400), ("retention_s", 3_650 * 86_400)])
+def test_what_is_kept_is_not_kept_for_ever(tmp_path: Path, key: str, most: int) -> None:
+    assert getattr(loaded(tmp_path, f"mailbox: {{{key}: {most}}}").settings.mailbox, key) == most
+    found = problems(tmp_path, f"mailbox: {{{key}: {most + 1}}}")[f"mailbox.{key}"]
+    assert found.wanted.endswith(f" to {most}")
+
+
+PLACES = ["localhost:80", "Wiki.intern:443", "10.0.0.7:8080", "[fd00::7]:80", "a:65535"]
+NO_PLACES = ["127.0.0.1", "http://x:80", "*:80", "10.0.0.0/8:80", "a:99999", "a:0", "a:", ":80", "x:80/", "me@x:80"]
+NO_PLACES += [
+    "fd00::7:80",
+    "[fd00:0::7]:80",
+    "[::1]",
+    "12:30",
+    "0x7f.1:80",
+    "a b:80",
+    "a:-1",
+    "a:080",
+    "b\u00fccher.example:80",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_exception_is_one_host_and_port(tmp_path: Path, place: str) -> None:
+    found = loaded(tmp_path, f"tools: {{web_fetch: {{allow_private: ['{place}']}}}}").settings
+    assert found.tools.web_fetch.allow_private == [place.lower()]
+
+
+@pytest.mark.parametrize("place", NO_PLACES)
+def test_an_exception_that_is_not_exact_is_refused(tmp_path: Path, place: str) -> None:
+    (found,) = problems(tmp_path, f"tools:\n  web_fetch:\n    allow_private:\n      - '{place}'\n").values()
+    assert (found.line, found.key) == (4, "tools.web_fetch.allow_private[0]")
+    assert "exactly one host and port" in found.wanted
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "0.0.0.0", "localhost", "gateway.intern", "''"])
+def test_a_host_to_listen_on_is_a_name_or_an_address(tmp_path: Path, host: str) -> None:
+    assert loaded(tmp_path, f"gateway: {{host: '{host.strip(chr(39))}'}}").settings.gateway.host == host.strip("'")
+
+
+@pytest.mark.parametrize("host", ["not a host", "http://x", "127.0.0.1:80", "[::1]", "256.1.1.1", "8080", "a..b", "*"])
+def test_what_is_no_host_is_refused(tmp_path: Path, host: str) -> None:
+    found = problems(tmp_path, f"gateway: {{host: '{host}'}}")["gateway.host"]
+    assert "such as 127.0.0.1, ::1 or 0.0.0.0" in found.wanted
+
+
+def test_an_empty_path_is_no_folder(tmp_path: Path) -> None:
+    assert problems(tmp_path, "data: ''\nskills: {folder: ' '}\n").keys() == {"data", "skills.folder"}
+
+
+def test_the_folder_of_profiles_counts_also_where_something_else_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules/quiet.yaml").write_text("thread_follow: false\n")
+    text = "profiles: rules\nlog: {level: loud}\nchannels: [{match: '*', profile: quiet}]\n"
+    assert problems(tmp_path, text).keys() == {"log.level"}
+
+
+def test_what_a_caller_has_no_use_for_may_be_unset_or_wrong(tmp_path: Path) -> None:
+    text = "connections: {a: {platform: nowhere, secret: $UNSET}}\nmodel: {provider: anthropic}\ngateway: {port: 9}\n"
+    file = written(tmp_path, text)
+    assert load(file, variables={}, without=("connections", "model")).settings.gateway.port == 9
+    with pytest.raises(ConfigError) as caught:
+        load(file, variables={}, platforms=platforms, without=("connections",))
+    assert [problem.key for problem in caught.value.problems] == ["model.api_key"]
+
+
 def test_paths_are_relative_to_where_they_are_written(tmp_path: Path) -> None:
     text = "data: here\nskills: {folder: $SKILLS}\nprofiles: /tmp\n"
     settings = loaded(tmp_path, text, {"SKILLS": "there"}).settings
@@ -316,11 +401,11 @@ def test_paths_are_relative_to_where_they_are_written(tmp_path: Path) -> None:
 def test_the_settings_file_is_looked_for_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find(None, {}) == SHIPPED / "deskmate.yaml"
-    Path("deskmate.yaml").touch()
-    assert find(None, {}) == Path("deskmate.yaml")
     Path("config").mkdir()
     Path("config/deskmate.yaml").touch()
     assert find(None, {}) == Path("config/deskmate.yaml")
+    Path("deskmate.yaml").touch()
+    assert find(None, {}) == Path("deskmate.yaml")
     assert find(None, {"DESKMATE_CONFIG": "/etc/d.yaml"}) == Path("/etc/d.yaml")
     assert find(Path("given.yaml"), {"DESKMATE_CONFIG": "/etc/d.yaml"}) == Path("given.yaml")
 

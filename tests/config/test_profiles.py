@@ -80,6 +80,17 @@ def test_mistakes_in_profiles_and_settings_are_told_together(tmp_path: Path) -> 
     ]
 
 
+def test_the_name_is_not_among_the_keys_that_a_profile_may_hold(tmp_path: Path) -> None:
+    settings = tmp_path / "deskmate.yaml"
+    settings.write_text("log: {}\n")
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text("nam: x\n")
+    with pytest.raises(ConfigError) as caught:
+        load(settings, variables={})
+    (problem,) = caught.value.problems
+    assert problem.wanted.startswith("allowed: language, instructions, model, skills, tools, ")
+
+
 def test_a_profile_reads_nothing_from_the_environment(tmp_path: Path) -> None:
     settings = tmp_path / "deskmate.yaml"
     settings.write_text("log: {}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -37,9 +38,22 @@ async def test_a_process_that_ends_is_started_again_and_said_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "starts"
-    async with kept(["sh", "-c", f"echo again >> {file}"]):
+    async with kept(["sh", "-c", f"echo again >> {file}; kill -9 $$"]):
         await until(lambda: len(lines(file)) >= 2)
     assert "thing ended, it is started again" in caplog.text
+    assert {record.levelno for record in caplog.records if record.name == "gateway.machine"} == {logging.ERROR}
+
+
+@pytest.mark.parametrize("ends", ["exit 0", "kill -TERM $$"])
+async def test_a_process_that_was_told_to_end_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, ends: str
+) -> None:
+    caplog.set_level(logging.INFO, "gateway.machine")
+    file = tmp_path / "starts"
+    async with kept(["sh", "-c", f"echo again >> {file}; {ends}"]):
+        await until(lambda: len(lines(file)) >= 2)
+    assert "thing ended, it is started again" in caplog.text
+    assert {record.levelno for record in caplog.records if record.name == "gateway.machine"} == {logging.INFO}
 
 
 async def test_kill_9_even_at_once_is_no_reason_to_give_up(tmp_path: Path) -> None:
@@ -72,8 +86,16 @@ def test_port_0_becomes_a_free_one() -> None:
 
 
 def test_an_address_that_is_not_ours_is_told() -> None:
-    with pytest.raises(PortTaken, match="Cannot assign requested address"):
+    with pytest.raises(PortTaken, match="Cannot assign requested address") as caught:
         free_port("192.0.2.1", 8080)
+    assert caught.value.advice == "Set gateway.host to an address of this machine"
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may listen anywhere")
+def test_a_port_for_root_is_told() -> None:
+    with pytest.raises(PortTaken, match="Permission denied") as caught:
+        free_port("127.0.0.1", 80)
+    assert "below 1024" in caught.value.advice
 
 
 @asynccontextmanager

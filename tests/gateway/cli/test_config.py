@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gateway.cli import run
-from gateway.cli.config import tool_names
+from gateway.inventory import tool_names
 
 CANARY = "canary-2718281828"
 

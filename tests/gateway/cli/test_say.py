@@ -121,6 +121,18 @@ async def test_the_cookie_is_for_its_owner_alone(world: World, tmp_path: Path) -
     assert list(json.loads(file.read_text())[world.url]) == ["deskmate_browser"]
 
 
+async def test_a_cookie_that_can_not_be_kept_does_not_stop_the_message(world: World, tmp_path: Path) -> None:
+    (tmp_path / "kept").touch()
+    async with saying(tmp_path, "hello", "--url", world.url, settings="data: kept") as process:
+        answering = asyncio.create_task(world.converse("hello", "heard"))
+        code, out, err = await ended(process)
+        await answering
+    assert (code, out) == (0, "heard\n")
+    assert "Warning: " in err
+    assert "say.cookie can't be written: File exists" in err
+    assert "Traceback" not in err
+
+
 async def test_nobody_there_is_code_3(unused_port: int, tmp_path: Path) -> None:
     async with saying(tmp_path, "hello", settings=f"gateway: {{port: {unused_port}}}") as process:
         code, out, err = await ended(process)

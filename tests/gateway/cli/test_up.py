@@ -79,6 +79,19 @@ async def up(folder: Path, port: int, *arguments: str) -> AsyncIterator[Up]:
         await process.communicate()
 
 
+async def command(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Another command on the same settings: its exit code and what it said."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "gateway.cli", "--config", str(folder / "deskmate.yaml"), *arguments),
+        cwd=folder,
+        env=environment(),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode or 0, out.decode()
+
+
 async def test_sigterm_stops_everything_and_the_addresses_were_told(tmp_path: Path, unused_port: int) -> None:
     async with up(tmp_path, unused_port, "--workers", "2") as started:
         await started.ready(workers=2)
@@ -130,10 +143,56 @@ async def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
     )
 
 
-async def test_a_process_that_refuses_to_start_ends_it_with_the_reason(tmp_path: Path, unused_port: int) -> None:
-    (tmp_path / "deskmate.yaml").write_text("data: data\nmodel: {provider: nobody}\n")
+async def test_a_process_that_refuses_to_start_ends_it_with_the_reason(
+    tmp_path: Path, unused_port: int, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    (tmp_path / "deskmate.yaml").write_text("data: data\nredis: {durability: fsync}\n")
     async with up(tmp_path, unused_port) as started:
         code, said = await started.ends()
     assert code == 1
-    assert "nobody" in said
+    assert "appendfsync is everysec" in said
     assert "ended at once" in said
+
+
+@pytest.mark.parametrize(
+    ("data", "why"), [("file", "it is not a folder"), ("file/below", "Not a directory"), ("/proc/1/data", "")]
+)
+async def test_a_data_folder_that_can_not_be_used_is_one_sentence(
+    tmp_path: Path, unused_port: int, data: str, why: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "deskmate.yaml").write_text(f"data: {data}\n")
+    async with up(tmp_path, unused_port) as started:
+        code, said = await started.ends()
+    assert (code, said.count("\n")) == (1, 1), said
+    assert said.startswith(f"Error: the data folder {(tmp_path / data).resolve()} can't be used: {why}")
+    assert "--data" in said
+
+
+async def test_an_empty_data_folder_is_refused(tmp_path: Path, unused_port: int) -> None:
+    async with up(tmp_path, unused_port, "--data", "") as started:
+        code, said = await started.ends()
+    assert code == 2
+    assert "--data" in said
+    assert "the path is empty" in said
+
+
+async def test_on_any_free_port_it_is_found_by_say_and_doctor(tmp_path: Path) -> None:
+    async with up(tmp_path, 0) as started:
+        assert started.process.stdout
+        async with asyncio.timeout(60):
+            while "Ready after" not in started.said:
+                started.said += (await started.process.stdout.readline()).decode()
+        address = started.said.partition("  page ")[2].partition("/chat")[0].strip()
+        said = await command(tmp_path, "say", "hello")
+        assert (said[0], "This is a rehearsal" in said[1]) == (0, True), said
+        code, found = await command(tmp_path, "doctor")
+        assert code == 0, found
+        assert f"a gateway listens there: {address}" in found
+        started.process.send_signal(signal.SIGTERM)
+        assert (await started.ends())[0] == 0
+    (tmp_path / "deskmate.yaml").write_text("data: data\ngateway: {port: 0}\n")
+    code, said_then = await command(tmp_path, "say", "hello")
+    assert code == 3
+    assert "give --url" in said_then

@@ -1,0 +1,70 @@
+"""The kinds of addresses that settings hold, and what each must look like. Nothing is looked up."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import SecretStr
+from pydantic_core import PydanticCustomError
+
+HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?")
+NUMBER: Final = re.compile(r"\d+|0x[0-9a-f]*")
+"""A name whose last part is one of these is read as an address by some programs and as a name by others."""
+_PLACE: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\[\]:]+)):(?P<port>[1-9]\d{0,4})")
+
+
+def web_address(value: str) -> str:
+    """`http://` or `https://`; returned without the slash at the end."""
+    parts = _split(value)
+    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or any(map(str.isspace, value)):
+        raise PydanticCustomError("web_address", "not a web address")
+    return value.rstrip("/")
+
+
+def redis_address(value: SecretStr) -> SecretStr:
+    """`redis://`, `rediss://` or `unix://`."""
+    parts = _split(value.get_secret_value())
+    if parts is None or parts.scheme not in {"redis", "rediss", "unix"} or not (parts.hostname or parts.path):
+        raise PydanticCustomError("redis_address", "not an address of a Redis")
+    return value
+
+
+def listening_host(value: str) -> str:
+    """A host to listen on: a name or an IP address, without port; empty for all addresses."""
+    if value and not is_host(value):
+        raise PydanticCustomError("listening_host", "not a host")
+    return value
+
+
+def exact_place(value: str) -> str:
+    """Exactly one host and one port: no scheme, no pattern, no network. Returned in lower case."""
+    match = _PLACE.fullmatch(value.lower())
+    if not match or int(match["port"]) > 65535:
+        raise PydanticCustomError("exact_place", "not host:port")
+    host = match["v6"] or match["name"]
+    if not is_host(host) or (match["v6"] and str(ip_address(host)) != host):
+        raise PydanticCustomError("exact_place", "not host:port")
+    return value.lower()
+
+
+def is_host(text: str) -> bool:
+    """A host name, or an IP address in its usual form."""
+    try:
+        ip_address(text)
+    except ValueError:
+        name = text.lower()
+        last = name.rstrip(".").rpartition(".")[2]
+        return len(name) <= 253 and bool(HOST_NAME.fullmatch(name)) and not NUMBER.fullmatch(last)
+    return True
+
+
+def _split(address: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts

@@ -1,0 +1,96 @@
+"""What settings and profiles may name: platforms, tools, models, skills; and the one check that all of it is there.
+
+Every process and every command that looks after them loads the settings here, so that all see the same mistakes.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from config.checks import check, nearest
+from config.loading import Draft, Loaded, load
+from config.problems import Problem, short
+from config.settings import SkillsSettings
+from gateway.connections import platform_settings
+from skills.library import Library, roots, scan
+
+NOT_FOR_ALL: Final = ("connections", "channels", "model")
+"""What only gateways and workers need: accounts, who may what in them, and the model. Their secrets are there."""
+
+
+def load_checked(path: Path | None = None, variables: Mapping[str, str] | None = None) -> Loaded:
+    """Settings and profiles for a process that serves. Raises `ConfigError` with everything that is wrong."""
+    return load(path, variables=variables, platforms=platform_settings, further=unknown)
+
+
+def load_for_visitor(path: Path | None = None, variables: Mapping[str, str] | None = None) -> Loaded:
+    """Settings for a command that only visits what runs: where Redis, the gateway and the data folder are.
+
+    `NOT_FOR_ALL` is neither read nor demanded. Raises `ConfigError`.
+    """
+    return load(path, variables=variables, without=NOT_FOR_ALL)
+
+
+def tool_names() -> list[str]:
+    """The tools that exist, one for each module of `workers.tools`."""
+    return _modules("tools")
+
+
+def model_names() -> list[str]:
+    """The model providers that exist, one for each module of `workers.models`."""
+    return _modules("models")
+
+
+def unknown(draft: Draft) -> Iterator[Problem]:
+    """Tools, skills and models that are named and not there. What no worker is installed for can't be told."""
+    yield from _model(draft)
+    library = None
+    made, _ = check(draft.source, draft.filled.get("skills") or {}, ("skills",), SkillsSettings)
+    if made is not None:
+        try:
+            library = scan(roots(made))
+        except NotADirectoryError:
+            what = f"there is no folder {short(made.folder or Path())}"
+            yield draft.source.problem(("skills", "folder"), what)
+    tools = tool_names()
+    for source in draft.profiles.values():
+        for index, tool in _texts(source.tree.get("tools")) if tools else ():
+            if tool not in tools:
+                wanted = f"there are: {', '.join(tools)}"
+                yield source.problem(("tools", index), f"there is no tool {tool!r}", wanted, nearest(tool, tools))
+        for index, pattern in _texts(source.tree.get("skills")) if library else ():
+            if library and "*" not in pattern and not _has(library, pattern):
+                ids = [skill.id for skill in library.skills.values()]
+                what, wanted = f"there is no skill {pattern!r}", "wanted: the id of a skill, or a pattern with *"
+                yield source.problem(("skills", index), what, wanted, nearest(pattern, ids))
+
+
+def _model(draft: Draft) -> Iterator[Problem]:
+    section = draft.filled.get("model")
+    provider = section.get("provider") if isinstance(section, Mapping) else None
+    names = model_names()
+    if isinstance(provider, str) and names and provider not in names:
+        what, wanted = f"there is no model provider {provider!r}", f"there are: {', '.join(names)}"
+        yield draft.source.problem(("model", "provider"), what, wanted, nearest(provider, names))
+
+
+def _has(library: Library, pattern: str) -> bool:
+    return bool(library.catalogue([pattern.strip()]).skills)
+
+
+def _texts(written: Any) -> Iterator[tuple[int, str]]:
+    """The entries of a list that can be looked up; what else stands there was told by the check of the profile."""
+    for index, one in enumerate(written if isinstance(written, list) else ()):
+        if isinstance(one, str):
+            yield index, one
+
+
+def _modules(package: str) -> list[str]:
+    """Found by file name, nothing is imported: the gateway does not know the workers."""
+    spec = find_spec("workers")
+    folders = (spec and spec.submodule_search_locations) or ()
+    return sorted(module.name for module in pkgutil.iter_modules([str(Path(folder) / package) for folder in folders]))

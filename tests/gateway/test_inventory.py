@@ -1,0 +1,123 @@
+"""One check for all: what a process refuses to start with is what `config check` and `doctor` tell."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from config.problems import ConfigError
+from gateway.cli import run
+from gateway.inventory import load_checked, load_for_visitor, model_names, tool_names
+
+WRONG = """
+gateway: {host: not a host}
+model: {provider: anthropc}
+skills: {folder: nowhere}
+tools:
+  web_fetch: {allow_private: ["127.0.0.1"]}
+connections:
+  main:
+    platform: slak
+    bot_token: $UNSET
+mailbox: {dedupe_s: 99999999}
+"""
+KEYS = [
+    "gateway.host",
+    "model.provider",
+    "skills.folder",
+    "tools.web_fetch.allow_private[0]",
+    "connections.main.platform",
+    "connections.main.bot_token",
+    "mailbox.dedupe_s",
+    "tools[1]",
+]
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    """Settings with one mistake of each kind, and a profile with another."""
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text("tools: [web_fetch, web_fech]\n")
+    file = tmp_path / "deskmate.yaml"
+    file.write_text(WRONG)
+    return file
+
+
+def test_all_kinds_of_mistakes_are_told_at_once(wrong: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_checked(wrong, {})
+    assert [problem.key for problem in caught.value.problems] == KEYS
+    assert [problem.nearest for problem in caught.value.problems if problem.nearest] == [
+        "anthropic",
+        "slack",
+        "web_fetch",
+    ]
+
+
+@pytest.mark.parametrize("command", [["config", "check"], ["doctor"], ["up"], ["gateway"], ["worker"]])
+def test_each_of_them_tells_the_same(wrong: Path, command: list[str]) -> None:
+    whole = [sys.executable, "-m", "gateway.cli", "--config", str(wrong), *command]
+    here = str(Path(__file__).parents[2])
+    ended = subprocess.run(
+        whole,
+        cwd=wrong.parent,
+        env={"PATH": os.defpath, "PYTHONPATH": here},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode in {1, 2}
+    said = ended.stdout + ended.stderr
+    assert [key for key in KEYS if f" {key}: " not in said] == []
+    assert "Traceback" not in said
+
+
+def test_a_command_that_visits_does_not_ask_for_the_secrets_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, unused_port: int
+) -> None:
+    monkeypatch.delenv("REDIS_URL", raising=False)
+    file = tmp_path / "deskmate.yaml"
+    file.write_text(
+        f"data: data\ngateway: {{port: {unused_port}}}\nmodel: {{provider: anthropic, api_key: $UNSET_KEY}}\n"
+        "connections: {main: {platform: slack, signing_secret: $UNSET, bot_token: $UNSET}}\n"
+        "channels: [{match: main/C1, profile: default}]\n"
+    )
+    for command, code, told in (
+        (["redis", "where"], 0, "redis.sock"),
+        (["status"], 1, "`deskmate up` starts one"),
+        (["rq", "info"], 1, "`deskmate up` starts one"),
+        (["say", "hello"], 3, "can't be reached"),
+    ):
+        assert run(["--config", str(file), *command]) == code, command
+        said = capsys.readouterr()
+        assert told in said.out + said.err
+        assert "UNSET" not in said.out + said.err
+    for command in (["config", "check"], ["doctor", "--json"], ["gateway"]):
+        assert run(["--config", str(file), *command]) in {1, 2}
+        said = capsys.readouterr()
+        assert "the environment variable UNSET is not set" in said.out + said.err
+
+
+def test_what_all_need_is_demanded_of_visitors_too(tmp_path: Path) -> None:
+    file = tmp_path / "deskmate.yaml"
+    file.write_text("gatewey: {}\nchat: {password: $UNSET}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_for_visitor(file, {})
+    assert [problem.key for problem in caught.value.problems] == ["gatewey", "chat.password"]
+
+
+def test_what_there_is_is_found_without_importing_it() -> None:
+    script = (
+        "import json, sys; from gateway.inventory import model_names, tool_names\n"
+        "print(json.dumps([tool_names(), model_names(), [one for one in sys.modules if one.startswith('workers')]]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert json.loads(ended.stdout) == [tool_names(), model_names(), []]
+    assert {"web_fetch", "load_skill"} <= set(tool_names())
+    assert {"anthropic", "rehearsal"} <= set(model_names())
