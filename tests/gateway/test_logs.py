@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -12,7 +13,7 @@ import aiohttp
 import pytest
 
 from config.settings import LogSettings
-from gateway.logs import LINE_MAX_BYTES, log, start_logging
+from gateway.logs import LINE_MAX_BYTES, log, log_soon, start_logging
 
 TOKEN = "123456:AA-canary/token+x"
 Start = Callable[..., io.StringIO]
@@ -190,6 +191,56 @@ def test_our_level_is_for_us_and_others_speak_from_warning_on(start: Start) -> N
         ("rq.worker", "warning"),
     ]
     assert told[6:8] == [("anthropic._base_client", "warning"), ("asyncio", "warning")]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_lines_of_a_tick_are_the_same_lines_in_the_same_order(
+    start: Start, form: Literal["text", "json"]
+) -> None:
+    stream, logger = start(form, secrets={TOKEN}), logging.getLogger("gateway.intake")
+    for number in range(3):
+        log_soon(logger, "message", number=number, text="two words", secret=TOKEN)
+    log(logger, "after them")
+    log_soon(logger, "last")
+    assert [line.count("last") for line in stream.getvalue().splitlines()] == [0, 0, 0, 0]
+    await asyncio.sleep(0)
+    soon = stream.getvalue().splitlines()
+    for number in range(3):
+        log(logger, "message", number=number, text="two words", secret=TOKEN)
+    at_once = stream.getvalue().splitlines()[len(soon) :]
+    assert [line[40:] for line in soon[:3]] == [line[40:] for line in at_once]
+    assert ["after them" in soon[3], "last" in soon[4]] == [True, True]
+    assert TOKEN not in stream.getvalue()
+
+
+async def test_a_line_of_a_tick_that_breaks_takes_no_other_with_it(start: Start) -> None:
+    class Broken:
+        def __str__(self) -> str:
+            raise RuntimeError(TOKEN)
+
+    stream, logger = start("text"), logging.getLogger("gateway")
+    log_soon(logger, "one", field=Broken())
+    log_soon(logger, "two")
+    await asyncio.sleep(0)
+    first, second = stream.getvalue().splitlines()
+    assert "could not be written" in first
+    assert TOKEN not in first
+    assert second.endswith("gateway: two")
+
+
+def test_lines_of_the_last_tick_are_written_when_the_process_ends() -> None:
+    script = (
+        "import asyncio, logging\n"
+        "from config.settings import LogSettings\n"
+        "from gateway.logs import log_soon, start_logging\n"
+        "start_logging(LogSettings(), process='gateway')\n"
+        "async def main():\n"
+        "    log_soon(logging.getLogger('gateway'), 'farewell')\n"
+        "    raise SystemExit(0)\n"
+        "asyncio.run(main())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+    assert ended.stderr.endswith("gateway: farewell\n")
 
 
 def test_what_nobody_catches_is_a_masked_line_too() -> None:
