@@ -31,6 +31,7 @@ class Draft:
 
 Further = Callable[[Draft], Iterable[Problem]]
 
+ROOMS_KEPT = 10_000
 SHIPPED = Path(__file__).parent
 
 
@@ -45,6 +46,8 @@ class Loaded:
     secret_values: set[str] = field(repr=False)
     """All secrets that are known so far. Grows with `section`; the logs mask what is in it."""
     _filled: Mapping[str, Any] = field(repr=False)
+    _rooms: dict[tuple[str, str], Profile] = field(default_factory=dict, repr=False, compare=False)
+    """Profiles of rooms that were asked for: each event asks, and the rules may be many."""
 
     @property
     def path(self) -> Path:
@@ -69,7 +72,13 @@ class Loaded:
 
     def profile_for(self, connection: str, channel: str) -> Profile:
         """The profile of a room: of the first rule in `channels` that fits, else `default`."""
-        return self.profiles[profile_for(self.settings.channels, connection, channel)]
+        room = (connection, channel)
+        profile = self._rooms.get(room)
+        if profile is None:
+            if len(self._rooms) >= ROOMS_KEPT:
+                self._rooms.clear()
+            profile = self._rooms[room] = self.profiles[profile_for(self.settings.channels, connection, channel)]
+        return profile
 
 
 def find(path: Path | None = None, variables: Mapping[str, str] | None = None) -> Path:

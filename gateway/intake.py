@@ -13,7 +13,7 @@ from gateway.bell import Bell
 from gateway.commands import command_of, find
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Event
-from gateway.logs import log
+from gateway.logs import log_soon
 from gateway.store import Unreachable
 
 logger = logging.getLogger(__name__)
@@ -56,11 +56,14 @@ class Intake:
         return received
 
     async def _receive(self, event: Event) -> Received:
-        reason = await self._why_not(event)
+        key = event.conversation
+        profile = self._loaded.profile_for(key.connection, key.channel)
+        reason = _why_not(event)
+        if not reason and not event.addressed:
+            follows = key.thread and profile.thread_follow and await self._mailbox.has_answered(key)
+            reason = "" if follows else "not addressed"
         if reason:
             return Received("ignored", reason)
-        key = event.conversation
-        queue = self._loaded.profile_for(key.connection, key.channel).queue
         command = command_of(event)
         known = find(command[0]) if command else None
         accepted = await self._mailbox.accept(
@@ -69,32 +72,27 @@ class Intake:
             dedupe_keys=event.dedupe_keys,
             at_ms=event.at_ms,
             control=bool(known and known.CONTROL),
-            delay_ms=0 if command else queue.gather_ms or self._mailbox.settings.hold_back_ms,
+            delay_ms=0 if command else profile.queue.gather_ms or self._mailbox.settings.hold_back_ms,
         )
         if accepted.ring:
             self._bell.ring(self._mailbox.store.layout.partition(key.id))
         return Received(accepted.state)
 
-    async def _why_not(self, event: Event) -> str:
-        """Why an event is none of our business. An ignored event leaves no trace: a later copy may be for us."""
-        if event.actor.is_self:
-            return "own message"
-        if event.actor.is_bot:
-            return "another bot"
-        if event.kind not in {"message", "command"}:
-            return f"{event.kind} events have no effect"
-        if event.addressed:
-            return ""
-        key = event.conversation
-        profile = self._loaded.profile_for(key.connection, key.channel)
-        if key.thread and profile.thread_follow and await self._mailbox.has_answered(key):
-            return ""
-        return "not addressed"
+
+def _why_not(event: Event) -> str:
+    """Why an event is none of our business, whatever the room. An ignored event leaves no trace: a later copy may be for us."""
+    if event.actor.is_self:
+        return "own message"
+    if event.actor.is_bot:
+        return "another bot"
+    if event.kind not in {"message", "command"}:
+        return f"{event.kind} events have no effect"
+    return ""
 
 
 def _tell(events: Sequence[Event], became: Received) -> None:
     for event in events:
-        log(
+        log_soon(
             logger,
             "message",
             outcome=became.state,
