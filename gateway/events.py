@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
+from operator import attrgetter
 from typing import Any
+
+import orjson
 
 from gateway.conversation.key import ConversationKey, of_parts
 
@@ -84,7 +88,7 @@ class Event:
         """JSON, one line; `load` gives the same event back."""
         # What is as always is left out: a third of the bytes, and half the memory of a history that was read.
         written = {"v": 1, **_fields(self), "conversation": self.conversation.parts()}
-        return json.dumps(written, ensure_ascii=False, default=_fields)
+        return orjson.dumps(written, default=_fields, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode()
 
     @classmethod
     def load(cls, text: str | bytes) -> Event:
@@ -115,13 +119,23 @@ def _known(kind: Any, dumped: dict[str, Any]) -> dict[str, Any]:
 def _fields(one: Any) -> dict[str, Any]:
     # Not `asdict`: it copies everything that it walks over, which costs more than the writing.
     kind: Any = type(one)
+    names, defaults, read = _shape(kind)
     return {
         name: value
-        for name, default in _defaults(kind).items()
-        if (value := getattr(one, name)) != default or name in {"message_id", "text"}  # read by pages as they are
+        for name, value, default in zip(names, read(one), defaults, strict=True)
+        if default is MISSING or value != default
     }
 
 
 @functools.cache
-def _defaults(kind: Any) -> dict[str, Any]:
-    return {one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(kind)}
+def _shape(kind: Any) -> tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]:
+    """The names of a dataclass's fields, the values not worth writing, and what reads all of one's values at once."""
+    every = fields(kind)
+    names = tuple(one.name for one in every)
+    defaults = tuple(one.default if one.default_factory is MISSING else one.default_factory() for one in every)
+    kept = {"message_id", "text"}  # pages read them as they are
+    return (
+        names,
+        tuple(MISSING if name in kept else default for name, default in zip(names, defaults, strict=True)),
+        attrgetter(*names),
+    )

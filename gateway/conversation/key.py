@@ -7,7 +7,9 @@ import functools
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import orjson
 
 PART_MAX_BYTES = 1_024
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -21,6 +23,12 @@ class ConversationKey:
     channel: str
     thread: str | None = None
     user: str | None = None
+    id: str = field(init=False, repr=False, compare=False)
+    """26 characters of `a-z2-7`: a hash over length-prefixed parts, so that no two keys share one."""
+    channel_id: str = field(init=False, repr=False, compare=False)
+    """The same for the room alone: what caps and fairness count by."""
+    dumped: str = field(init=False, repr=False, compare=False)
+    """`parts()` as JSON."""
 
     def __post_init__(self) -> None:
         if not self.connection or not (self.channel or self.user):
@@ -33,29 +41,27 @@ class ConversationKey:
             if part is not None and _CONTROL.search(part):
                 msg = "a part of a conversation's key holds a control character"
                 raise ValueError(msg)
-
-    @property
-    def id(self) -> str:
-        """26 characters of `a-z2-7`: a hash over length-prefixed parts, so that no two keys share one."""
-        return _digest(self.connection, self.channel, self.thread, self.user)
-
-    @property
-    def channel_id(self) -> str:
-        """The same for the room alone: what caps and fairness count by."""
-        return _digest(self.connection, self.channel)
+        object.__setattr__(self, "id", _digest(self.connection, self.channel, self.thread, self.user))
+        object.__setattr__(self, "channel_id", _digest(self.connection, self.channel))
+        object.__setattr__(self, "dumped", orjson.dumps(self.parts()).decode())
 
     def parts(self) -> list[str | None]:
         """For storing; `of_parts` gives the key back."""
         return [self.connection, self.channel, self.thread, self.user]
 
 
+@functools.lru_cache(maxsize=4_096)  # a conversation has many events
+def key_of(connection: str, channel: str, thread: str | None = None, user: str | None = None) -> ConversationKey:
+    """The key of these parts, checked and hashed once. Raises `ValueError`."""
+    return ConversationKey(connection, channel, thread, user)
+
+
 def of_parts(parts: Sequence[str | None]) -> ConversationKey:
     """The key whose `parts()` these are. Raises `ValueError`."""
     connection, channel, thread, user = parts
-    return ConversationKey(connection or "", channel or "", thread, user)
+    return key_of(connection or "", channel or "", thread, user)
 
 
-@functools.lru_cache(maxsize=4_096)  # each event asks several times, and a conversation has many events
 def _digest(*parts: str | None) -> str:
     hashed = hashlib.sha256()
     for part in parts:

@@ -149,7 +149,7 @@ class Mailbox:
         arguments = (
             c,
             key.channel_id,
-            json.dumps(key.parts(), ensure_ascii=False),
+            key.dumped,
             at_ms,
             event,
             "control" if control else "inbox",
