@@ -28,6 +28,9 @@ def read(text: str, own: Collection[str] = (), names: Mapping[str, str] | None =
 
     Entities are decoded exactly once. `names` are display names by user id, for mentions that bring none.
     """
+    text = _without_own(text.replace("\x00", ""), own)
+    if "<" not in text and "&" not in text:
+        return text.strip()
     known = names or {}
 
     def shown(match: re.Match[str]) -> str:
@@ -35,7 +38,7 @@ def read(text: str, own: Collection[str] = (), names: Mapping[str, str] | None =
             return _ENTITIES[entity]
         return _token(match[1], known)
 
-    return _INCOMING.sub(shown, _without_own(text.replace("\x00", ""), own)).strip()
+    return _INCOMING.sub(shown, text).strip()
 
 
 def mentions(text: str, ids: Collection[str]) -> bool:

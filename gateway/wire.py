@@ -6,6 +6,7 @@ answer, or the `Outcome` that says why there is none.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
@@ -33,9 +34,27 @@ _SECONDS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 # in
 
 
+class Signer:
+    """HMAC-SHA256 (RFC 2104) with one key.
+
+    `hmac.digest` begins its two hashes anew for each message; here they are begun once and copied, for half the CPU.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        block = (hashlib.sha256(key).digest() if len(key) > 64 else key).ljust(64, b"\0")
+        self._inner = hashlib.sha256(bytes(one ^ 0x36 for one in block))
+        self._outer = hashlib.sha256(bytes(one ^ 0x5C for one in block))
+
+    def digest(self, message: bytes) -> bytes:
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(message)
+        outer.update(inner.digest())
+        return outer.digest()
+
+
 def one_header(request: RawRequest, name: str) -> str:
     """The value of a header that stands there exactly once, in printable ASCII; `Unauthorized` otherwise."""
-    values = request.headers.getall(name, [])
+    values = request.headers.getall(name, ())
     if len(values) != 1:
         raise Unauthorized(f"{name}: {'missing' if not values else 'more than one'}")
     value = values[0]

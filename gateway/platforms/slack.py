@@ -18,7 +18,7 @@ from yarl import URL
 
 from config.settings import Connection, Secret, WebAddress
 from gateway import mrkdwn
-from gateway.conversation.key import ConversationKey
+from gateway.conversation.key import ConversationKey, key_of
 from gateway.events import Actor, Attachment, Event, ReplyHandle
 from gateway.markdown import split
 from gateway.platforms import (
@@ -39,6 +39,7 @@ from gateway.platforms import (
 )
 from gateway.wire import (
     Answer,
+    Signer,
     call,
     check_fresh,
     media_type,
@@ -64,6 +65,7 @@ PAGES_MAX: Final = 10
 _SIGNATURE: Final = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _TS: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?", re.ASCII)
+_FIRST_MENTION: Final = re.compile(r"\A\s*<@([A-Z0-9]+)")
 _SUBTYPES: Final = {"", "file_share", "thread_broadcast"}
 _SYSTEM: Final = {"USLACK", "USLACKBOT"}
 _HANDLE_S: Final = 1_800
@@ -125,7 +127,7 @@ class Adapter:
         self._base = URL(settings.api_base)
         self._token = settings.bot_token.get_secret_value()
         secrets = (settings.signing_secret, settings.previous_signing_secret)
-        self._keys = [one.get_secret_value().encode() for one in secrets if one]
+        self._signers = [Signer(one.get_secret_value().encode()) for one in secrets if one]
         self._handle_origins = {"https://hooks.slack.com:443", origin(settings.api_base)}
 
     # pure
@@ -137,17 +139,20 @@ class Adapter:
         stamp = one_header(request, "X-Slack-Request-Timestamp")
         at_s = seconds("X-Slack-Request-Timestamp", stamp)
         signed = b"v0:%b:%b" % (stamp.encode(), request.body)
-        given = signature.encode()
+        given = bytes.fromhex(signature[3:])
         # Every key is tried, so that the time taken does not tell which one fits.
-        matches = [hmac.compare_digest(b"v0=" + _hmac(key, signed), given) for key in self._keys]
+        matches = [hmac.compare_digest(signer.digest(signed), given) for signer in self._signers]
         if not any(matches):
             raise Unauthorized("X-Slack-Signature: does not match (is signing_secret this app's?)")
         check_fresh("X-Slack-Request-Timestamp", at_s, now_s, WINDOW_S)
 
     def handshake(self, request: RawRequest) -> HttpReply | None:
-        if b"ssl_check" in request.body and media_type(request) == _FORM and "ssl_check" in read_form(request.body):
-            return HttpReply()
-        if b"url_verification" not in request.body or media_type(request) != _JSON:
+        if b"url_verification" not in request.body and b"ssl_check" not in request.body:
+            return None
+        kind = media_type(request)
+        if kind == _FORM and "ssl_check" in read_form(request.body):
+            return _OK
+        if kind != _JSON:
             return None
         body = read_json(request.body)
         if body.get("type") != "url_verification":
@@ -174,7 +179,7 @@ class Adapter:
 
     def acknowledge(self, events: Sequence[Event]) -> HttpReply:
         del events  # Slack takes an empty 200 for all of them
-        return HttpReply()
+        return _OK
 
     def render(self, outbound: Outbound) -> list[Part]:
         return [
@@ -268,25 +273,27 @@ class Adapter:
         if not kind or _is_machine(message, us):
             return []
         channel = _id("channel", event.get("channel"))
-        ts = _ts("ts", message.get("ts"))
+        ts = at = _ts("ts", message.get("ts"))
         direct = event.get("channel_type") == "im" or channel.startswith("D")
+        mentioned = event["type"] == "app_mention"
         raw = text_of(message.get("text"))
-        own = us or (set(re.findall(r"\A\s*<@([A-Z0-9]+)", raw)) if event["type"] == "app_mention" else set())
-        version = "" if kind == "message" else f":{text_of(event.get('event_ts')) or text_of(event.get('ts'))}"
-        keys = [f"{kind}:{team}:{channel}:{ts}{version}"]
-        if event_id := text_of(body.get("event_id")):
-            keys.insert(0, f"id:{event_id[:128]}")
+        own = us or (set(_FIRST_MENTION.findall(raw)) if mentioned else us)
+        key = f"{kind}:{team}:{channel}:{ts}"
+        if kind != "message":
+            at = text_of(event.get("event_ts")) or ts
+            key += f":{text_of(event.get('event_ts')) or text_of(event.get('ts'))}"
+        event_id = text_of(body.get("event_id"))
         said = Event(
             kind=kind,
             conversation=self._conversation(team, channel, message.get("thread_ts"), ts, direct=direct),
             actor=Actor(_id("user", message.get("user"))),
-            dedupe_keys=tuple(keys),
-            at_ms=_ms(ts if kind == "message" else text_of(event.get("event_ts")) or ts),
+            dedupe_keys=(f"id:{event_id[:128]}", key) if event_id else (key,),
+            at_ms=_ms(at),
             message_id=ts,
             text="" if kind == "delete" else mrkdwn.read(raw, own),
-            addressed=direct or event["type"] == "app_mention" or mrkdwn.mentions(raw, us),
+            addressed=direct or mentioned or mrkdwn.mentions(raw, us),
             is_direct=direct,
-            attachments=() if kind == "delete" else tuple(map(_attachment, objects_of(message.get("files")))),
+            attachments=_attachments(message) if kind != "delete" and "files" in message else (),
         )
         return [said]
 
@@ -350,14 +357,17 @@ class Adapter:
 
     def _us(self, body: dict[str, Any]) -> set[str]:
         """Our own user ids, as far as the event, the settings and `auth.test` tell."""
-        told = {
+        us = {
             text_of(one.get("user_id")) for one in objects_of(body.get("authorizations")) if one.get("is_bot") is True
         }
-        return (told | {self._settings.bot_user_id or "", self.me.id if self.me else ""}) - {""}
+        us.add(self._settings.bot_user_id or "")
+        us.add(self.me.id if self.me else "")
+        us.discard("")
+        return us
 
     def _conversation(self, team: str, channel: str, thread: Any, ts: str, *, direct: bool) -> ConversationKey:
         root = _ts("thread_ts", thread) if thread else "" if direct else ts
-        return ConversationKey(self._connection, channel, f"{team}:{root}" if root else team)
+        return key_of(self._connection, channel, f"{team}:{root}" if root else team)
 
     def _handle(self, url: str, now_s: float) -> ReplyHandle | None:
         """The address for a late answer, if it is one that Slack would give."""
@@ -388,14 +398,11 @@ class Adapter:
         return (Outcome("transient", detail=outcome.detail) if outcome.kind == "ambiguous" else outcome), answer
 
 
+_OK: Final = HttpReply()
 _JSON: Final = "application/json"
 _FORM: Final = "application/x-www-form-urlencoded"
 _QUIET: Final = {"parse": "none", "link_names": False}
 """Names in the text call nobody. `chat.update` would look for them by default."""
-
-
-def _hmac(key: bytes, signed: bytes) -> bytes:
-    return hmac.digest(key, signed, "sha256").hex().encode()
 
 
 def _id(name: str, value: Any) -> str:
@@ -411,18 +418,19 @@ def _ts(name: str, value: Any) -> str:
 
 
 def _ms(ts: str) -> int:
-    match = _TS.fullmatch(ts)
-    return int(match[1]) * 1000 + int(f"{match[2] or 0}000"[:3]) if match else 0
+    """Milliseconds of a time that may be one of Slack's."""
+    whole, _, rest = ts.partition(".")
+    return int(f"{whole}{rest[:3]:0<3}") if _TS.fullmatch(ts) else 0
 
 
 def _change(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """What an event does to which message: `message`, `edit`, `delete`, or nothing that is ours to see."""
-    message, before = object_of(event.get("message")), object_of(event.get("previous_message"))
     subtype = text_of(event.get("subtype"))
-    kind, changed = "", event
     if event.get("type") == "app_mention" or (event.get("type") == "message" and subtype in _SUBTYPES):
-        kind = "message"
-    elif event.get("type") == "message" and subtype == "message_deleted":
+        return "message", event
+    message, before = object_of(event.get("message")), object_of(event.get("previous_message"))
+    kind, changed = "", event
+    if event.get("type") == "message" and subtype == "message_deleted":
         kind, changed = "delete", {**before, "ts": event.get("deleted_ts")}
     elif event.get("type") == "message" and subtype == "message_changed":
         if message.get("subtype") == "tombstone":  # how the first message of a thread is deleted
@@ -440,6 +448,10 @@ def _is_machine(message: Mapping[str, Any], us: set[str]) -> bool:
     return bool(
         message.get("bot_id") or message.get("subtype") == "bot_message" or not user or user in us or user in _SYSTEM
     )
+
+
+def _attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    return tuple(map(_attachment, objects_of(message.get("files"))))
 
 
 def _attachment(file: Mapping[str, Any]) -> Attachment:

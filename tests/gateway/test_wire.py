@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hmac
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -45,6 +46,13 @@ def test_a_form_is_read_or_refused(body: bytes) -> None:
 def test_a_form_of_many_fields_is_refused() -> None:
     with pytest.raises(Malformed):
         wire.read_form(b"&".join(b"a%d=1" % number for number in range(wire.FORM_FIELDS_MAX + 1)))
+
+
+@given(st.binary(max_size=200), st.lists(st.binary(max_size=300), max_size=3))
+def test_a_signature_is_the_one_of_the_standard_library(key: bytes, messages: list[bytes]) -> None:
+    signer = wire.Signer(key)
+    for message in messages:
+        assert signer.digest(message) == hmac.digest(key, message, "sha256")
 
 
 def test_json_says_what_is_wrong_without_saying_what_it_held() -> None:
