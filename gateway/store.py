@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import hiredis
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -48,6 +48,8 @@ class Layout:
     partitions: int
 
     def partition(self, conversation_id: str) -> int:
+        if self.partitions == 1:
+            return 0
         return int.from_bytes(hashlib.sha256(conversation_id.encode()).digest()[:4], "big") % self.partitions
 
     def root(self, partition: int) -> str:
@@ -80,18 +82,12 @@ class _Ask:
     script: Script
     root: str
     arguments: Sequence[Any]
+    packed: bytes
     answer: asyncio.Future[Any]
-    packed: bytes = b""
     sent_s: float = 0.0
 
-    def __post_init__(self) -> None:
-        self.packed = self._pack("EVALSHA", self.script.sha)
-
     def with_text(self) -> bytes:
-        return self._pack("EVAL", self.script.text)
-
-    def _pack(self, command: str, which: str) -> bytes:
-        return cast(bytes, hiredis.pack_command((command, which, 1, self.root, *self.arguments)))
+        return _packed("EVAL", self.script.text, 1, self.root, *self.arguments)
 
 
 class Store:
@@ -112,8 +108,8 @@ class Store:
 
         Raises `Unreachable`. A cancelled caller leaves the others' answers where they belong.
         """
-        loop = asyncio.get_running_loop()
-        ask = _Ask(script, root, arguments, loop.create_future())
+        packed = _packed("EVALSHA", script.sha, 1, root, *arguments)
+        ask = _Ask(script, root, arguments, packed, asyncio.get_running_loop().create_future())
         self._asked.append(ask)
         self._send_soon()
         return await ask.answer
@@ -258,6 +254,11 @@ PASSING: Final = (
     "LOADING", "BUSY", "READONLY", "MASTERDOWN", "OOM", "MISCONF", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "NOAUTH",
 )  # fmt: skip
 """What a server says that may do it later."""
+
+
+def _packed(*words: Any) -> bytes:
+    packed: bytes = hiredis.pack_command(words)
+    return packed
 
 
 def _refused(message: str) -> ResponseError:
