@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Final
 
@@ -75,7 +76,11 @@ class Runner(web.AppRunner):
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
-        return _Server(made.request_handler, request_factory=made.request_factory, **made._kwargs)  # noqa: SLF001  # there is no other way in
+
+        def handle(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
+            return self._gateway.at_once(request) or made.request_handler(request)
+
+        return _Server(handle, request_factory=made.request_factory, **made._kwargs)  # noqa: SLF001  # there is no other way in
 
 
 def _accepted(listening: socket.socket) -> list[socket.socket]:

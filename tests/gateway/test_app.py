@@ -9,6 +9,7 @@ import os
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,30 @@ async def test_a_request_for_another_connection_is_401_and_marks_nothing_there(g
     assert (await gateway.deliver("slack-main", raw, webhook_twin.sign("msg_1", raw.decode()))).status == 401
     assert (await gateway.deliver("bridge", raw, webhook_twin.sign("msg_1", raw.decode()))).status == 200
     assert gateway.outcomes() == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "kept"),
+    [
+        (HOOK, "HTTP/1.1", True),
+        (f"{HOOK}?retry=1", "HTTP/1.1", True),
+        (HOOK, "HTTP/1.0", False),
+        (HOOK, "HTTP/1.1\r\nConnection: close", False),
+    ],
+)
+async def test_every_way_in_leads_to_the_same_answer(gateway: Served, path: str, version: str, *, kept: bool) -> None:
+    body = whole()
+    request = post(path, body, sign(body)).replace(b"HTTP/1.1", version.encode(), 1)
+    async with gateway.connection() as (reader, writer):
+        for state in ("new", "known") if kept else ("new",):
+            writer.write(request)
+            answer = await answer_of(reader)
+            assert (answer.status, answer.body) == (200, b"")
+            assert answer.headers["content-type"] == "application/json"
+            assert abs(parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time()) < 3
+            assert gateway.outcomes()[-1] == state
+        assert kept or await reader.read() == b""
+    assert len(await gateway.waiting()) == 1
 
 
 async def test_a_replay_is_accepted_a_thousand_times_and_stored_once(gateway: Served) -> None:
