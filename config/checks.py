@@ -20,6 +20,8 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 _SPECIAL: Final = {
     "web_address": "wanted: an address that begins with http:// or https://",
+    "time_zone": "wanted: an IANA time zone, such as Europe/Berlin, Asia/Shanghai or UTC",
+    "own_variable": "wanted: the name of a variable that is neither deskmate's own nor one that steers programs",
     "redis_address": "wanted: an address such as redis://host:6379/0, rediss://host:6379/0 or unix:///path",
 }
 

@@ -118,6 +118,8 @@ Secret = Annotated[SecretStr, BeforeValidator(_only_named)]
 Folder = Annotated[Path, BeforeValidator(_beside_the_file)]
 WebAddress = Annotated[str, AfterValidator(_web_address)]
 """`http://` or `https://`, without the slash at the end."""
+SkillId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+"""As `deskmate skills list` shows it. No pattern: what is granted is granted by name."""
 RedisAddress = Annotated[Secret, AfterValidator(_redis_address)]
 
 
@@ -269,7 +271,6 @@ class ModelSettings(Section):
                 raise PydanticCustomError("secret_in_file", "a secret may not stand in the file", {"key": name})
         return given
 
-
     @model_validator(mode="after")
     def _the_service_wants_a_key(self) -> Self:
         if self.provider == "anthropic" and self.base_url is None and self.api_key is None:
@@ -308,6 +309,31 @@ class ToolsSettings(Section):
     web_fetch: WebFetchSettings = WebFetchSettings()
 
 
+class ProgramSettings(Section):
+    """Skills that run: what each run of a program may use. Which channels have them is the profiles' matter."""
+
+    timeout_s: float = Field(30.0, gt=0)
+    """The longest that a run may take. `tools.timeout_s` counts as well, waiting for a free place included."""
+    cpu_s: int = Field(20, ge=1)
+    """How long each of its processes may compute."""
+    memory_max_bytes: int = Field(536_870_912, ge=67_108_864)
+    """How much memory all its processes may use together."""
+    disk_max_bytes: int = Field(67_108_864, ge=4_096)
+    """How much it may write to its private folder, which is gone afterwards."""
+    files_max: int = Field(2_000, ge=1)
+    """How many files it may make there."""
+    processes_max: int = Field(32, ge=4)
+    """How many processes and threads it may have at once."""
+    result_max_bytes: int = Field(262_144, ge=1_024)
+    """The longest result. The model gets the first page of it and can read on."""
+    at_once: int = Field(4, ge=1)
+    """How many runs a worker process has under way at once; the others wait."""
+    network: list[SkillId] = []
+    """Ids of skills whose programs may use the network of this machine, everything that it reaches included."""
+    packages: Folder | None = None
+    """A folder of Python packages (`pip install --target`) that programs may import. Without it: Python's own only."""
+
+
 class SkillsSettings(Section):
     """Where skills come from."""
 
@@ -319,6 +345,9 @@ class SkillsSettings(Section):
     """How much of skills a conversation may hold at once."""
     index_max_tokens: int = Field(4_000, ge=50)
     """How long the list of skills in the system prompt may get."""
+    unsandboxed: list[SkillId] = []
+    """Ids of skills whose programs run even where there is no sandbox. They can do whatever deskmate's user can."""
+    programs: ProgramSettings = ProgramSettings()
 
 
 class LogSettings(Section):
