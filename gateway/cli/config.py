@@ -126,3 +126,12 @@ def _unknown(loaded: Loaded) -> Iterator[Problem]:
                 ids = [skill.id for skill in library.skills.values()]
                 wanted = "wanted: the id of a skill, or a pattern with *"
                 yield source.problem(("skills", index), f"there is no skill {pattern!r}", wanted, nearest(pattern, ids))
+        for index, pattern in enumerate(profile.programs if library else ()):
+            if library and "*" not in pattern and not any(one.program for one in library.catalogue([pattern]).skills):
+                ids = [skill.id for skill in library.skills.values() if skill.program]
+                wanted = (
+                    "wanted: the id of a skill with main.py and a schema.json that can be used, or a pattern with *"
+                )
+                yield source.problem(
+                    ("programs", index), f"there is no program {pattern!r}", wanted, nearest(pattern, ids)
+                )
