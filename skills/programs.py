@@ -20,7 +20,8 @@ from zoneinfo import ZoneInfo
 from config.settings import SkillsSettings
 from skills import ids, sandbox
 from skills.folders import File, Skill, read_file
-from skills.sandbox import Cage, Found, Job, Limits, Output, Stopped
+from skills.runs import Limits, Output, Stopped
+from skills.sandbox import Cage, Found, Job
 
 DEPTH_MAX: Final = 100
 """How deep a result may be nested."""

@@ -22,7 +22,8 @@ import psutil
 import pytest
 
 from skills import sandbox, seccomp
-from skills.sandbox import Cage, Job, Limits, Output, Stopped
+from skills.runs import Limits, Output, Stopped
+from skills.sandbox import Cage, Job
 from tests.harness.processes import until
 
 CAGED = "import os\nassert len([p for p in os.listdir('/proc') if p.isdigit()]) < 9, 'not in a process namespace'\n"
@@ -305,7 +306,7 @@ async def test_when_the_worker_is_killed_its_programs_go_with_it(cage: Cage, tmp
     folder = bundle(tmp_path, "import time\ndef run(p): time.sleep(600)")
     mark = 33_333_333 + secrets.randbelow(1_000_000)
     source = (
-        "import asyncio, pathlib\nfrom skills.sandbox import Cage, Job, Limits\n"
+        "import asyncio, pathlib\nfrom skills.runs import Limits\nfrom skills.sandbox import Cage, Job\n"
         f"cage = Cage({cage.kind!r}, {cage.program!r}, as_root={cage.as_root})\n"
         f"asyncio.run(cage.run(Job(pathlib.Path({str(folder)!r}), b'{{}}'), Limits(disk_bytes={mark})))"
     )
