@@ -8,18 +8,41 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Final, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from config.checks import check
 from config.problems import ConfigError, Problem, short
-from config.settings import ChannelRule, Language, Pattern, Section
+from config.settings import ENVIRONMENT_DEFAULTS, ChannelRule, Language, Pattern, Section
 from config.source import Source, read
 
 PROFILE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 DEFAULT: Final = "default"
 
 ToolName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+
+_STEERS: Final = re.compile(
+    r"(?:LD_|DYLD_|PYTHON|GIT_|DESKMATE_|MALLOC_|GLIBC_).*|PATH|HOME|TMPDIR|TZ|LANG|LC_.*|IFS|ENV|BASH_ENV|SHELLOPTS"
+    r"|NODE_OPTIONS|PERL5.*|RUBY.*|JAVA_TOOL_OPTIONS"
+)
+"""Variables that decide how a program starts, and what it is made of."""
+
+
+def _time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # an unknown name, a path, a folder of the database
+        raise PydanticCustomError("time_zone", "not a time zone") from None
+    return name
+
+
+def _variable(name: str) -> str:
+    if _STEERS.fullmatch(name) or name in ENVIRONMENT_DEFAULTS.values() or not re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
+        raise PydanticCustomError("own_variable", "not a variable for programs")
+    return name
+
 
 QueueMode = Literal["followup", "collect", "steer", "interrupt"]
 
@@ -60,6 +83,12 @@ class Profile(Section):
     """Ids of skills, or patterns such as `*` and `finance/*`."""
     tools: list[ToolName] = []
     """Names of tools: `workers/tools/<name>.py`."""
+    programs: list[Pattern] = []
+    """Which of its skills may run as programs: ids or patterns. Each is a tool of its own."""
+    program_env: list[Annotated[str, AfterValidator(_variable)]] = []
+    """Environment variables that a program gets if its SKILL.md asks for them in `env`."""
+    timezone: Annotated[str, AfterValidator(_time_zone)] = "UTC"
+    """The channel's time zone: which day a moment belongs to."""
     queue: Queue = Queue()
     limits: Limits = Limits()
     unclear_send: Literal["repeat", "skip"] = "repeat"

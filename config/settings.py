@@ -101,6 +101,8 @@ RedisAddress = Annotated[Secret, AfterValidator(redis_address)]
 ListeningHost = Annotated[str, AfterValidator(listening_host)]
 ExactPlace = Annotated[str, AfterValidator(exact_place)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+SkillId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+"""As `deskmate skills list` shows it. No pattern: what is granted is granted by name."""
 
 
 class RedisSettings(Section):
@@ -293,6 +295,31 @@ class ToolsSettings(Section):
     web_fetch: WebFetchSettings = WebFetchSettings()
 
 
+class ProgramSettings(Section):
+    """Skills that run: what each run of a program may use. Which channels have them is the profiles' matter."""
+
+    timeout_s: float = Field(30.0, gt=0)
+    """The longest that a run may take. `tools.timeout_s` counts as well, waiting for a free place included."""
+    cpu_s: int = Field(20, ge=1)
+    """How long each of its processes may compute."""
+    memory_max_bytes: int = Field(536_870_912, ge=67_108_864)
+    """How much memory all its processes may use together."""
+    disk_max_bytes: int = Field(67_108_864, ge=4_096)
+    """How much it may write to its private folder, which is gone afterwards."""
+    files_max: int = Field(2_000, ge=1)
+    """How many files it may make there."""
+    processes_max: int = Field(32, ge=4)
+    """How many processes and threads it may have at once."""
+    result_max_bytes: int = Field(262_144, ge=1_024)
+    """The longest result. The model gets the first page of it and can read on."""
+    at_once: int = Field(4, ge=1)
+    """How many runs a worker process has under way at once; the others wait."""
+    network: list[SkillId] = []
+    """Ids of skills whose programs may use the network of this machine, everything that it reaches included."""
+    packages: Folder | None = None
+    """A folder of Python packages (`pip install --target`) that programs may import. Without it: Python's own only."""
+
+
 class SkillsSettings(Section):
     """Where skills come from."""
 
@@ -304,6 +331,9 @@ class SkillsSettings(Section):
     """How much of skills a conversation may hold at once."""
     index_max_tokens: int = Field(4_000, ge=50)
     """How long the list of skills in the system prompt may get."""
+    unsandboxed: list[SkillId] = []
+    """Ids of skills whose programs run even where there is no sandbox. They can do whatever deskmate's user can."""
+    programs: ProgramSettings = ProgramSettings()
 
 
 class LogSettings(Section):

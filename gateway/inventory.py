@@ -67,6 +67,16 @@ def unknown(draft: Draft) -> Iterator[Problem]:
                 ids = [skill.id for skill in library.skills.values()]
                 what, wanted = f"there is no skill {pattern!r}", "wanted: the id of a skill, or a pattern with *"
                 yield source.problem(("skills", index), what, wanted, nearest(pattern, ids))
+        for index, pattern in _texts(source.tree.get("programs")) if library else ():
+            if library and _without_program(library, pattern):
+                ids = [skill.id for skill in library.skills.values() if skill.program]
+                what = f"there is no program {pattern!r}"
+                wanted = "wanted: the id of a skill with main.py and a usable schema.json, or a pattern with *"
+                yield source.problem(("programs", index), what, wanted, nearest(pattern, ids))
+
+
+def _without_program(library: Library, pattern: str) -> bool:
+    return "*" not in pattern and not any(skill.program for skill in library.catalogue([pattern.strip()]).skills)
 
 
 def _model(draft: Draft) -> Iterator[Problem]:

@@ -72,6 +72,11 @@ class Document:
         return _words(self.fields.get("alias"), spaces=False)
 
     @property
+    def env(self) -> tuple[str, ...]:
+        """Names of the environment variables that its program needs."""
+        return _words(self.fields.get("env"))
+
+    @property
     def allowed_tools(self) -> tuple[str, ...] | None:
         """Entries of `allowed-tools` (`Shell(cal -m *)` is one), or none if the field is absent.
 

@@ -12,12 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from skills import document, ids
+from skills import document, ids, schemas
 from skills.document import BrokenSkill, Document
+from skills.schemas import BrokenSchema, Schema
 
 CATEGORIES_MAX: Final = 4
 """How deep a skill may lie in folders that only sort."""
 FILES_MAX: Final = 1_000
+MAIN: Final = "main.py"
 BUNDLE_MAX_BYTES: Final = 32 * 1_024 * 1_024
 _IGNORED: Final = {"__pycache__", "node_modules"}
 
@@ -58,6 +60,8 @@ class Skill:
     hash: str
     """Over every path, mode and byte of the folder."""
     warnings: tuple[str, ...] = ()
+    program: Schema | None = None
+    """What its program takes, where it has one: main.py, and a schema.json that can be used."""
 
     @property
     def body(self) -> str:
@@ -246,6 +250,7 @@ def _read_skill(name: str, tier: str, folder: str, marks: Mapping[str, Mark], li
     bundle = hashlib.sha256()
     files: dict[str, File] = {}
     parsed: Document | None = None
+    schema = b""
     for path in sorted(paths):
         inner = unicodedata.normalize("NFC", os.path.relpath(path, folder).replace(os.sep, "/"))
         raw, runs = read_file(path)
@@ -257,9 +262,25 @@ def _read_skill(name: str, tier: str, folder: str, marks: Mapping[str, Mark], li
             warnings.append(f"left out, for its name: {reason}")
         else:
             files[inner] = file
+            schema = raw if inner == schemas.NAME else schema
     if parsed is None:
         raise BrokenSkill("no_file", f"{document.NAME} is no file")
-    return Skill(name, tier, Path(folder), parsed, files, bundle.hexdigest(), tuple(warnings))
+    program = _program(files, schema, warnings)
+    return Skill(name, tier, Path(folder), parsed, files, bundle.hexdigest(), tuple(warnings), program)
+
+
+def _program(files: Mapping[str, File], schema: bytes, warnings: list[str]) -> Schema | None:
+    """A program needs both files; with one of them, or a schema that is none, the skill is a plain one."""
+    there = [name for name in (MAIN, schemas.NAME) if name in files]
+    if len(there) == 1:
+        warnings.append(f"{there[0]} alone is no program: {MAIN} and {schemas.NAME} belong together")
+    if len(there) < 2:
+        return None
+    try:
+        return schemas.read(schema)
+    except BrokenSchema as error:
+        warnings.append(f"its program is not offered: {schemas.NAME}: {error}")
+        return None
 
 
 def read_file(path: str) -> tuple[bytes, bool]:

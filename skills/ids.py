@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Final
 
 PART_MAX: Final = 64
@@ -17,6 +18,11 @@ _INVISIBLE: Final = re.compile(
 def key(text: str) -> str:
     """What is compared: two ids with the same key are the same id (`Report`, `ｒｅｐｏｒｔ`)."""
     return unicodedata.normalize("NFKC", text).casefold().strip()
+
+
+def fitting(patterns: Sequence[str]) -> re.Pattern[str]:
+    """Matches the `key` of each id that fits one of a profile's patterns as a whole. `*` stands for anything."""
+    return re.compile("|".join(re.escape(key(one)).replace(r"\*", ".*") for one in patterns) or r"(?!)", re.DOTALL)
 
 
 def fault(path: str) -> str | None:

@@ -11,7 +11,6 @@ import difflib
 import hashlib
 import heapq
 import logging
-import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,9 +69,7 @@ class Library:
         """The skills whose id fits one of a profile's patterns. In a pattern `*` stands for anything."""
         wanted = tuple(patterns)
         if wanted not in self._catalogues:
-            fits = re.compile(
-                "|".join(re.escape(ids.key(one)).replace(r"\*", ".*") for one in wanted) or r"(?!)", re.DOTALL
-            )
+            fits = ids.fitting(wanted)
             allowed = {key: skill for key, skill in self.skills.items() if fits.fullmatch(key)}
             self._catalogues[wanted] = Catalogue(allowed, self.owners)
         return self._catalogues[wanted]
@@ -89,6 +86,11 @@ class Catalogue:
     def skills(self) -> tuple[Skill, ...]:
         """In the order of the index."""
         return tuple(self._by_key.values())
+
+    def fitting(self, patterns: Sequence[str]) -> tuple[Skill, ...]:
+        """Of these skills the ones whose id fits a pattern, in the order of the index."""
+        fits = ids.fitting(patterns)
+        return tuple(skill for key, skill in self._by_key.items() if fits.fullmatch(key))
 
     def __contains__(self, skill: Skill) -> bool:
         return self._by_key.get(ids.key(skill.id)) is skill

@@ -11,13 +11,13 @@ import mimetypes
 from dataclasses import dataclass
 from typing import Final
 
-from skills import ids, parts
+from skills import ids, parts, schemas
 from skills.document import FILE_MAX_BYTES
-from skills.folders import File, Skill, read_file
+from skills.folders import MAIN, File, Skill, read_file
 from skills.parts import Part
 
-_PROGRAM: Final = {"main.py", "schema.json"}
-"""A skill that has them is a tool too; what is beside them is its code."""
+_PROGRAM: Final = {MAIN, schemas.NAME}
+"""A skill that has them is a tool too; what is beside them is its code and its examples."""
 
 
 class FileRefused(LookupError):
@@ -88,5 +88,5 @@ def _read(file: File, offset: int, max_bytes: int) -> Part | Binary:
 def _is_code(path: str) -> bool:
     first, _, rest = path.partition("/")
     if rest:
-        return first not in {"references", "assets", "examples"}
+        return first not in {"references", "assets"}
     return not path.lower().endswith((".md", ".txt"))

@@ -18,11 +18,13 @@ from gateway.logs import log
 from gateway.phrases import say
 from skills.index import section
 from skills.library import Catalogue
+from skills.programs import Programs
 from workers.calls import Calls
 from workers.live import Live
 from workers.mending import mended
 from workers.models import Answer, Model, ModelError, Request, TextDelta
 from workers.moves import Ask, Pending, Run, Stop, is_stop, next_move, pending, read_event
+from workers.programs import READ_ON, ProgramTool, program_tools
 from workers.rendering import Prompt, messages, prompt
 from workers.tools import Tool
 from workers.turn import Ended, Parked, Turn
@@ -46,10 +48,11 @@ class Called(Exception):
 class Agent:
     """One a worker process; turns pass through it."""
 
-    def __init__(self, settings: Settings, model: Model, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, settings: Settings, model: Model, tools: Mapping[str, Tool], programs: Programs) -> None:
         self._settings = settings
         self._model = model
         self._tools = tools
+        self._programs = programs
         self._prompts: dict[tuple[str, bool], tuple[Catalogue, Prompt]] = {}
         """The last one of each profile: turns share it, and it is made anew when the skills have changed."""
 
@@ -58,17 +61,20 @@ class Agent:
 
         Raises `Ended` where a notice takes the answer's place, `Parked` where the turn waits, `Lost`.
         """
-        offered = self._offered(turn, catalogue)
+        offered = await self._offered(turn, catalogue)
         asked = await self._prompt(turn, catalogue, offered)
         calls = Calls(self._settings.tools, offered, turn, catalogue, live)
         while True:
             try:
-                return await self._steps(turn, asked, calls, live)
+                record, reply = await self._steps(turn, asked, calls, live)
             except Called:
                 await close_calls(turn, "Stopped by the person")
             except Ended:
                 await close_calls(turn, "The turn ended before")
                 raise
+            else:
+                tell_unused(turn, offered, record)
+                return record, reply
 
     async def _steps(self, turn: Turn, asked: Prompt, calls: Calls, live: Live) -> tuple[Record, str]:
         while True:
@@ -94,10 +100,14 @@ class Agent:
 
     # ---- asking ----
 
-    def _offered(self, turn: Turn, catalogue: Catalogue) -> dict[str, Tool]:
+    async def _offered(self, turn: Turn, catalogue: Catalogue) -> dict[str, Tool]:
         """What the profile lists and there is; without skills nothing that is about them."""
         names = [name for name in turn.profile.tools if name in self._tools]
-        return {name: self._tools[name] for name in names if name != "load_skill" or catalogue.skills}
+        offered = {name: self._tools[name] for name in names if name != "load_skill" or catalogue.skills}
+        if programs := await program_tools(self._programs, self._settings, turn.profile, catalogue):
+            offered |= {tool.name: tool for tool in programs}
+            offered.setdefault(READ_ON, self._tools[READ_ON])
+        return offered
 
     async def _prompt(self, turn: Turn, catalogue: Catalogue, offered: Mapping[str, Tool]) -> Prompt:
         had_tools = any(record.type == "tool_result" for record in turn.stored.history)
@@ -305,6 +315,21 @@ def talk_of(inbox: Sequence[bytes]) -> list[bytes]:
             break
         members.append(member)
     return members
+
+
+def tell_unused(turn: Turn, offered: Mapping[str, Tool], record: Record) -> None:
+    """Log that programs could have run and none was asked for: the model chose to answer by text."""
+    could_run = [tool.skill.id for tool in offered.values() if isinstance(tool, ProgramTool)]
+    asked = {one.data["name"] for one in turn.records if one.type == "tool_result"}
+    if could_run and asked.isdisjoint(name for name, tool in offered.items() if isinstance(tool, ProgramTool)):
+        log(
+            logger,
+            "no program was asked for",
+            conversation=turn.stored.key.id,
+            turn=turn.id[:8],
+            reason=f"the model answered by text ({record.data['stop_reason']})",
+            could_run=could_run,
+        )
 
 
 async def close_calls(turn: Turn, why: str) -> None:

@@ -8,16 +8,17 @@ import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import jsonschema_rs
+from zoneinfo import ZoneInfo
 
 from config.settings import ToolsSettings
 from gateway.conversation.claim import Lost
 from gateway.conversation.records import Record
 from gateway.logs import log
+from skills.arguments import Fitted, fit
 from skills.library import Catalogue
 from workers.live import Live
 from workers.moves import Pending
+from workers.programs import ProgramTool
 from workers.rendering import in_context
 from workers.tools import Call, Tool, ToolError, ToolResult
 from workers.turn import Turn, stable_key
@@ -36,6 +37,7 @@ class Calls:
         self._turn = turn
         self._catalogue = catalogue
         self._live = live
+        self._zone = ZoneInfo(turn.profile.timezone)
 
     async def run(self, calls: Sequence[Pending]) -> None:
         """Run all, in their order: neighbours that only read side by side, the others one by one. Raises `Lost`."""
@@ -67,7 +69,8 @@ class Calls:
             raise several.exceptions[0] from None  # the first says why the others were cancelled
 
     async def _one(self, call: Pending) -> None:
-        line = self._live.step("skill" if call.name == "load_skill" else "tool", shown_name(call))
+        shown = self._shown_name(call)
+        line = self._live.step("skill" if call.name == "load_skill" else "tool", shown)
         begun_s = asyncio.get_running_loop().time()
         result, error = await self._result(call)
         log(
@@ -85,7 +88,7 @@ class Calls:
             "id": call.id,
             "name": call.name,
             "text": cut(result.text, self._settings.result_max_characters),
-            "shown": shown_name(call),
+            "shown": shown,
         }
         if error:
             data["error"] = True
@@ -99,6 +102,9 @@ class Calls:
         if why := self._why_not(call):
             return ToolResult(why, untrusted=False), True
         tool = self._offered[call.name]
+        fitted = self._fitted(tool, call)
+        for change in fitted.changes:
+            log(logger, f"argument {change}", name=self._shown_name(call), turn=self._turn.id[:8])
         context = Call(
             conversation=self._turn.stored.key.id,
             channel=self._turn.stored.key.channel_id,
@@ -108,7 +114,7 @@ class Calls:
         )
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                return await tool.run(call.input, context), False
+                return await tool.run(fitted.values, context), False
         except ToolError as why_not:
             return ToolResult(str(why_not), untrusted=False), True
         except TimeoutError:
@@ -136,8 +142,8 @@ class Calls:
             return f"There is no tool {call.name!r} here. Tools: {', '.join(sorted(self._offered)) or 'none'}."
         if call.bad_input:
             return f"The arguments could not be read: {call.bad_input}. Send them again as one JSON object."
-        if faults := wrong_arguments(tool.input_schema, call.input):
-            return f"The arguments do not fit: {faults}."
+        if faults := self._fitted(tool, call).faults:
+            return f"Nothing was run. The arguments do not fit: {'; '.join(faults)}."
         if call.was_started and tool.effect == "once":
             return (
                 "Interrupted: it is not known whether this ran, and it was not run again. "
@@ -145,20 +151,16 @@ class Calls:
             )
         return None
 
+    def _fitted(self, tool: Tool, call: Pending) -> Fitted:
+        return fit(tool.input_schema, call.input, self._zone)
 
-def wrong_arguments(schema: Mapping[str, Any], arguments: dict[str, Any]) -> str:
-    """All that is wrong with the arguments, field by field; empty if nothing is."""
-    validator = jsonschema_rs.validator_for(dict(schema))
-    return "; ".join(
-        f"{'.'.join(str(step) for step in error.instance_path) or 'arguments'}: {error.message}"
-        for error in itertools.islice(validator.iter_errors(arguments), 20)
-    )
-
-
-def shown_name(call: Pending) -> str:
-    """The name that people see: of the skill, when one is loaded."""
-    wanted = call.input.get("name") if call.name == "load_skill" else None
-    return str(wanted)[:80] if wanted else call.name
+    def _shown_name(self, call: Pending) -> str:
+        """The name that people see: of the skill, when one is loaded or runs."""
+        tool = self._offered.get(call.name)
+        if isinstance(tool, ProgramTool):
+            return tool.skill.id
+        wanted = call.input.get("name") if call.name == "load_skill" else None
+        return str(wanted)[:80] if wanted else call.name
 
 
 def cut(text: str, limit: int) -> str:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from config.loading import Loaded
+from config.settings import environment
 from gateway import platforms
 from gateway.connections import adapters
 from gateway.conversation.mailbox import Mailbox
@@ -17,6 +18,7 @@ from gateway.logs import log
 from gateway.serving import refuse_unfit
 from gateway.store import Layout, open_store
 from skills.library import Shelf, roots
+from skills.programs import Programs
 from workers.agent import Agent
 from workers.desk import Desk
 from workers.models import load_model
@@ -34,6 +36,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
     feed = Feed(store)
     model = load_model(settings.model)
     shelf = Shelf(roots(settings.skills))
+    programs = Programs(settings.skills, settings.data / "programs", environment(), loaded.secret_values)
     try:
         async with aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as http:
             await refuse_unfit(store, settings)
@@ -46,7 +49,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
                 loaded=loaded,
                 mailbox=mailbox,
                 adapters=adapters(loaded, platforms.Outside(http, feed)),
-                agent=Agent(settings, model, load_tools(Outside(settings, http))),
+                agent=Agent(settings, model, load_tools(Outside(settings, http)), programs),
                 shelf=shelf,
             )
     finally:

@@ -62,6 +62,7 @@ COMMANDS: Final = {
         "doctor": _Command("gateway.cli.doctor:doctor", "Check everything that it needs, and say what to do."),
         "status": _Command("gateway.cli.status:status", "What runs, what waits, what was given up."),
         "config": _Command("gateway.cli.config:config", "Check and show the settings."),
+        "skills": _Command("gateway.cli.skills:skills", "Test the programs of skills."),
         "rq": _Command("gateway.cli.rq:rq", "RQ's own command line, with our names of keys."),
         "redis": _Command("gateway.cli.redis:redis", "The embedded server and its folder."),
     },

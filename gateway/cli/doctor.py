@@ -35,6 +35,7 @@ from gateway.machine import Machine, PortTaken, free_port, reachable
 from gateway.noted import noted_address
 from gateway.platforms import ConnectionRefused, Outside
 from gateway.store import Layout, Store, Unreachable, open_store
+from skills import sandbox
 
 OUTSIDE_S: Final = 15.0
 """The longest wait for a platform or a model."""
@@ -78,7 +79,7 @@ async def examine(loaded: Loaded) -> list[Finding]:
         if url:
             findings += await check_redis(store, settings)
         connections = [check_connection(opened, outside) for opened in open_connections(loaded).values()]
-        findings += await asyncio.gather(*connections, check_model(settings), check_sandbox())
+        findings += await asyncio.gather(*connections, check_model(settings), check_sandbox(settings))
     return findings
 
 
@@ -189,22 +190,19 @@ async def check_model(settings: Settings) -> Finding:
     return Finding("ok", "model", said)
 
 
-async def check_sandbox() -> Finding:
-    """Is there a cage for programs, and does the kernel let us build it?"""
-    follows = "programs inside skills are not run"
-    bwrap = shutil.which("bwrap")
-    if bwrap is None:
-        return Finding("warn", "sandbox", f"no bwrap: {follows}", "apt-get install bubblewrap, if you want them")
-    tried = await asyncio.create_subprocess_exec(
-        *(bwrap, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "true"),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    _, said = await tried.communicate()
-    if tried.returncode:
-        why = said.decode(errors="replace").strip().rpartition("\n")[2]
-        return Finding("warn", "sandbox", f"{why}; {follows}", "allow unprivileged user namespaces")
-    return Finding("ok", "sandbox", f"{bwrap} works")
+async def check_sandbox(settings: Settings) -> Finding:
+    """Is there a cage for programs, and does the kernel let us build it? Whatever goes round it is shown every time."""
+    found = await sandbox.find()
+    bare, online = settings.skills.unsandboxed, settings.skills.programs.network
+    if found.cage is None:
+        why = f"{'; '.join(found.reasons)}: programs of skills are not run"
+        why += f", but for {', '.join(bare)}, with all rights of this user" if bare else ""
+        advice = "apt-get install bubblewrap and allow unprivileged user namespaces, or pip install deskmate[sandbox]"
+        return Finding("warn", "sandbox", why, advice)
+    if online:
+        advice = "remove from skills.programs.network what needs none: it reaches what this machine reaches"
+        return Finding("warn", "sandbox", f"{found.cage.kind} works; with a network: {', '.join(online)}", advice)
+    return Finding("ok", "sandbox", f"{found.cage.kind} works")
 
 
 async def _latency(redis: Redis) -> Finding:

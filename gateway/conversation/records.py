@@ -25,6 +25,7 @@ class Record:
     `tool_start`   step, id, name: about to run this tool
     `tool_result`  step, id, name, shown, text, error, untrusted, mark (the random word that encloses it)
     `skill`        id, tier, hash, bundle, offset, characters, bytes, replaces, text: guidance, as it is sent
+    `result`       id, from, text: the whole of a result that was too long for one page; `read_result` reads on in it
     `dropped`      step, why: an answer under way was dropped (interrupt, empty): nothing of it is sent
     `reply`        turn, text (Markdown), notice (by the product itself), command: what the person was told
     `failed`       turn, reason: the turn was closed without an answer; with part: that part was not delivered

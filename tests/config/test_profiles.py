@@ -9,6 +9,11 @@ from config.problems import ConfigError
 from config.profiles import profile_for
 from config.settings import ChannelRule
 
+STEERING = [
+    *("PYTHONPATH", "LD_PRELOAD", "PYTHONSTARTUP", "BASH_ENV", "GIT_SSH_COMMAND", "NODE_OPTIONS", "PATH", "HOME", "TZ"),
+    *("ANTHROPIC_API_KEY", "REDIS_URL", "DESKMATE_CONFIG", "lower", "A=B", "''"),
+]
+
 
 def test_the_first_rule_that_fits_the_room_counts() -> None:
     rules = [
@@ -97,3 +102,25 @@ def test_a_profile_reads_nothing_from_the_environment(tmp_path: Path) -> None:
     (tmp_path / "profiles").mkdir()
     (tmp_path / "profiles/default.yaml").write_text("instructions: $HOME\n")
     assert load(settings, variables={"HOME": "/root"}).profile_for("a", "b").instructions == "$HOME"
+
+
+@pytest.mark.parametrize(
+    ("written", "key", "wanted"),
+    [
+        ("timezone: Asia/Shangai", "timezone", "IANA time zone"),
+        ("timezone: ../../etc/passwd", "timezone", "IANA time zone"),
+        ("timezone: America", "timezone", "IANA time zone"),
+        *((f"program_env: [{name}]", "program_env[0]", "steers programs") for name in STEERING),
+    ],
+)
+def test_a_zone_or_variable_that_programs_can_not_have_is_a_mistake(
+    tmp_path: Path, written: str, key: str, wanted: str
+) -> None:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text(written)
+    (tmp_path / "deskmate.yaml").write_text("log: {format: json}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "deskmate.yaml", variables={})
+    (problem,) = caught.value.problems
+    assert problem.key == key
+    assert wanted in str(problem)

@@ -101,6 +101,21 @@ async def test_all_wrong_arguments_are_named_at_once(turn: Turn) -> None:
     assert not tool.ran
 
 
+async def test_what_is_converted_or_filled_in_is_what_runs_and_stands_in_the_log(
+    turn: Turn, caplog: pytest.LogCaptureFixture
+) -> None:
+    tool = Hammer()
+    times = {"type": "integer", "description": "How often."}
+    hard = {"type": "boolean", "default": True, "description": "Whether with force."}
+    tool.input_schema = {"type": "object", "properties": {"times": times, "hard": hard}, "additionalProperties": False}
+    with caplog.at_level("INFO"):
+        (result,) = await play(turn, [tool], use("t", "hammer_read", times="3"))
+    assert result.data["text"] == "hit"
+    assert [times for times, _ in tool.ran] == [3]
+    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("argument ")]
+    assert told == ['argument times: "3" → 3', "argument hard: true (default)"]
+
+
 async def test_unreadable_arguments_do_not_run(turn: Turn) -> None:
     tool = Hammer()
     await turn.write(answer(1, use("t", "hammer_read"), stop_reason="tool_use", bad_inputs={"t": "cut in the middle"}))

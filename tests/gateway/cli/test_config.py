@@ -72,6 +72,13 @@ def test_a_skill_that_is_not_there_is_told(settings: Path, capsys: pytest.Captur
     assert "default.yaml:2: skills[0]: there is no skill 'finance/clos'; did you mean finance/close?" in told
 
 
+def test_a_program_that_is_none_is_told(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (settings.parent / "profiles/default.yaml").write_text("programs: ['*', web-access]\n")
+    assert run(["config", "check", "--config", str(settings)]) == 1
+    told = capsys.readouterr().err
+    assert "default.yaml:1: programs[1]: there is no program 'web-access'" in told
+
+
 def test_what_is_in_force_is_shown_without_secrets(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,8 +136,13 @@ async def test_an_unknown_provider_fails() -> None:
 
 
 @pytest.mark.sandbox
-async def test_the_sandbox_is_tried() -> None:
-    assert (await check_sandbox()).about == "sandbox"
+async def test_the_sandbox_is_tried_and_what_may_go_out_of_it_is_named() -> None:
+    tried = await check_sandbox(Settings())
+    assert (tried.level, tried.about) == ("ok", "sandbox")
+    online = Settings.model_validate({"skills": {"programs": {"network": ["weather"]}}})
+    told = await check_sandbox(online)
+    assert told.level == "warn"
+    assert "weather" in told.text
 
 
 def test_every_problem_of_the_settings_is_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

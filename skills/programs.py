@@ -1,0 +1,265 @@
+"""Programs: skills that run. One is a tool of its own, and its code lives and dies in a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from config.settings import SkillsSettings
+from skills import ids, sandbox
+from skills.folders import File, Skill, read_file
+from skills.runs import Limits, Output, Stopped
+from skills.sandbox import Cage, Found, Job
+
+DEPTH_MAX: Final = 100
+"""How deep a result may be nested."""
+KEPT_S: Final = 7 * 86_400
+"""How long the copy of a version is kept after its last use."""
+MASKED_MIN: Final = 4
+
+
+class ProgramFailed(Exception):
+    """There is no result. `str()` is for the model; `chatter`, what the program printed, for its author."""
+
+    def __init__(self, why: str, chatter: str = "") -> None:
+        super().__init__(why)
+        self.chatter = chatter
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a channel's profile gives its programs."""
+
+    zone: ZoneInfo
+    env: Collection[str] = ()
+    """Names of variables, for the programs that declare them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a run."""
+
+    text: str
+    """As the model may read it: the text that `run` returned, or JSON."""
+    value: Any
+    """What `run` returned."""
+    took_ms: int
+    chatter: str
+    """The end of what it printed."""
+
+
+def tool_name(skill_id: str) -> str:
+    """The name of a program's tool: ASCII, the same wherever and whenever, and no other id's."""
+    key = ids.key(skill_id)
+    words = re.sub(r"[^a-z0-9]+", "_", key).strip("_")[:32].strip("_")
+    return "_".join(filter(None, ("skill", words, hashlib.sha256(key.encode()).hexdigest()[:16])))
+
+
+def description(skill: Skill) -> str:
+    """What the model is told of a program: when to use it, what comes back, and whose it is."""
+    returns = skill.document.text("returns")
+    return f"{skill.document.summary}\n\nRuns the skill {skill.id}." + (f" Returns: {returns}" if returns else "")
+
+
+@dataclass
+class Programs:
+    """Runs the programs of a process. One a worker."""
+
+    settings: SkillsSettings
+    folder: Path
+    """Where versions of bundles are laid out, by their hash: what is there never changes."""
+    variables: Mapping[str, str] = field(repr=False)
+    """The environment that grants are taken from."""
+    secrets: Collection[str] = field(default=(), repr=False)
+    """The product's own: no variable that holds one is handed over."""
+
+    def __post_init__(self) -> None:
+        self._places = asyncio.Semaphore(self.settings.programs.at_once)
+        self._looking = asyncio.Lock()
+        self._found: Found | None = None
+
+    async def lay_out(self, skill: Skill) -> Path:
+        """The folder with this very version of a program. Raises `ProgramFailed` where it is nowhere any more.
+
+        Called when a turn begins, so that its calls run what it was offered, whatever is saved meanwhile.
+        """
+        return await asyncio.to_thread(_lay_out, skill, self.folder)
+
+    async def run(self, skill: Skill, values: Mapping[str, Any], grant: Grant) -> Result:
+        """Run a program with arguments that fit its schema. Raises `ProgramFailed`."""
+        env = self._env(skill, grant)
+        job = Job(
+            await self.lay_out(skill),
+            json.dumps(values).encode(),
+            {**env, "TZ": grant.zone.key},
+            network=_named(skill, self.settings.programs.network),
+            packages=self.settings.programs.packages,
+        )
+        hide = _Mask(env.values())
+        async with self._places:
+            begun_s = time.monotonic()
+            try:
+                output = await (await self._cage(skill)).run(job, self._limits())
+            except Stopped as why:
+                raise ProgramFailed(f"{skill.id} {why}.", hide(why.chatter)) from None
+            except OSError as error:
+                raise ProgramFailed(f"{skill.id} could not be started: {error.strerror}.") from error
+        took_ms = int((time.monotonic() - begun_s) * 1_000)
+        chatter = hide(output.chatter)
+        try:
+            value = _returned(output)
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+        except ValueError as error:
+            raise ProgramFailed(f"{skill.id} {hide(str(error))}", chatter) from None
+        text = text.encode("utf-8", "replace").decode()
+        if len(text.encode()) > self.settings.programs.result_max_bytes:
+            most = f"{self.settings.programs.result_max_bytes:,}"
+            raise ProgramFailed(f"{skill.id} gave a result of more than {most} bytes. Ask it for less.", chatter)
+        return Result(hide(text), value, took_ms, chatter)
+
+    def _env(self, skill: Skill, grant: Grant) -> dict[str, str]:
+        env = {}
+        for name in dict.fromkeys(skill.document.env):
+            value = self.variables.get(name, "")
+            if name not in grant.env:
+                raise ProgramFailed(f"{skill.id} needs the variable {name}, which this channel does not grant it.")
+            if not value:
+                raise ProgramFailed(f"{skill.id} needs the variable {name}, which is not set on this machine.")
+            if value in self.secrets:
+                raise ProgramFailed(f"{skill.id} asks for {name}, which is deskmate's own.")
+            env[name] = value
+        return env
+
+    async def _cage(self, skill: Skill) -> Cage:
+        async with self._looking:
+            if self._found is None:
+                self._found = await sandbox.find()
+        if self._found.cage:
+            return self._found.cage
+        if _named(skill, self.settings.unsandboxed):
+            return sandbox.BARE
+        raise Stopped("was not run: this machine has no sandbox (see `deskmate doctor`)")
+
+    def _limits(self) -> Limits:
+        given = self.settings.programs
+        return Limits(
+            wall_s=given.timeout_s,
+            cpu_s=given.cpu_s,
+            memory_bytes=given.memory_max_bytes,
+            disk_bytes=given.disk_max_bytes,
+            files=given.files_max,
+            processes=given.processes_max,
+            output_bytes=6 * given.result_max_bytes + 1_024,  # JSON writes most characters outside ASCII as six
+        )
+
+
+def _named(skill: Skill, names: Collection[str]) -> bool:
+    return ids.key(skill.id) in {ids.key(name) for name in names}
+
+
+# ---- what came ----
+
+
+def _returned(output: Output) -> Any:
+    """What `run` returned. Raises `ValueError`, whose text goes on from the program's name, for anything else.
+
+    The bytes are the program's, which may have written them without us: all is checked.
+    """
+    try:
+        said = json.loads(output.result.decode(), parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError(f"gave a result nested deeper than {DEPTH_MAX}.") from None
+    except ValueError as error:
+        raise ValueError(f"gave a result that is no JSON: {error}.") from None
+    match said:
+        case {"error": str(why), **rest} if not rest and output.failed:
+            raise ValueError(f"failed: {why[:2_000]}")
+        case {"text": str(text), **rest} if not rest and not output.failed:
+            return text
+        case {"json": value, **rest} if not rest and not output.failed:
+            _check_depth(value)
+            return value
+    raise ValueError("gave a result of its own making; what counts is what run(params) returns.")
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
+        level = [one for each in inner for one in each]
+        if not level:
+            return
+    raise ValueError(f"gave a result nested deeper than {DEPTH_MAX}.")
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number in JSON")
+
+
+class _Mask:
+    """Takes what was granted to a program out of what it says."""
+
+    def __init__(self, values: Collection[str]) -> None:
+        long = sorted({one for one in values if len(one) >= MASKED_MIN}, key=len, reverse=True)
+        forms = [re.escape(form) for one in long for form in (one, json.dumps(one, ensure_ascii=False)[1:-1])]
+        self._pattern = re.compile("|".join(forms)) if forms else None
+
+    def __call__(self, text: str) -> str:
+        return self._pattern.sub("***", text) if self._pattern else text
+
+
+# ---- versions on disk ----
+
+
+def _lay_out(skill: Skill, folder: Path) -> Path:
+    place = folder.absolute() / skill.hash  # programs start in another folder
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(place)
+        return place
+    folder.mkdir(parents=True, exist_ok=True)
+    _forget_old(folder)
+    new = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
+    try:
+        for file in skill.files.values():
+            _copy(skill, file, new)
+        for inner in (new, *new.rglob("*")):
+            if inner.is_dir():
+                inner.chmod(0o755)  # whatever umask we have: in the sandbox it is another user who reads
+        new.rename(place)
+    except OSError as error:
+        shutil.rmtree(new, ignore_errors=True)
+        if not place.is_dir():  # else another worker was quicker
+            raise ProgramFailed(f"{skill.id} can't be laid out: {error.strerror}.") from error
+    except ProgramFailed:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    return place
+
+
+def _copy(skill: Skill, file: File, new: Path) -> None:
+    raw, runs = read_file(file.place)
+    if hashlib.sha256(raw).hexdigest() != file.hash:
+        raise ProgramFailed(f"{skill.id} was changed just now. The new version runs from the next message on.")
+    target = new / file.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(raw)
+    target.chmod(0o555 if runs else 0o444)
+
+
+def _forget_old(folder: Path) -> None:
+    """Remove versions that nobody used for long. What runs now was used now."""
+    for place in folder.iterdir():
+        if time.time() - place.stat().st_mtime > KEPT_S:
+            shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,85 @@
+"""Skills that run, as tools: each program of a channel is one."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from config.profiles import Profile
+from config.settings import Settings
+from gateway.conversation.records import Record
+from gateway.logs import log
+from skills import parts, programs
+from skills.folders import Skill
+from skills.library import Catalogue
+from skills.programs import Grant, ProgramFailed, Programs
+from workers.tools import Call, Effect, Tool, ToolError, ToolResult
+
+logger = logging.getLogger(__name__)
+
+READ_ON = "read_result"
+"""The tool that pages a long result."""
+
+
+async def program_tools(runs: Programs, settings: Settings, profile: Profile, catalogue: Catalogue) -> list[Tool]:
+    """The programs that a profile lists, of the skills that this channel has."""
+    tools: list[Tool] = []
+    grant = Grant(ZoneInfo(profile.timezone), frozenset(profile.program_env))
+    for skill in catalogue.fitting(profile.programs):
+        if skill.program is not None:
+            try:
+                await runs.lay_out(skill)
+            except ProgramFailed as error:
+                log(logger, "program not laid out", level=logging.WARNING, id=skill.id, reason=str(error))
+            tools.append(ProgramTool(runs, settings, skill, grant))
+    return tools
+
+
+class ProgramTool:
+    """One program, in the version of one snapshot. See `workers.tools.Tool`."""
+
+    def __init__(self, runs: Programs, settings: Settings, skill: Skill, grant: Grant) -> None:
+        if skill.program is None:
+            raise ValueError(f"{skill.id} has no program")
+        self.skill = skill
+        self.name: str = programs.tool_name(skill.id)
+        self.description: str = programs.description(skill)
+        self.input_schema: Mapping[str, Any] = skill.program.arguments
+        self.effect: Effect = skill.program.effect
+        self._runs = runs
+        self._grant = grant
+        self._page_bytes = settings.tools.result_max_characters * 9 // 10  # longer ones would be cut in the middle
+
+    async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
+        if self.skill not in call.catalogue:
+            raise ToolError(f"{self.skill.id} is no skill of this channel any more.")
+        about: dict[str, Any] = {"id": self.skill.id, "conversation": call.conversation, "call": call.key[:12]}
+        sizes = {name: len(str(value)) for name, value in arguments.items()}
+        log(logger, "program", **about, arguments=sizes)
+        log(logger, "program's arguments", level=logging.DEBUG, **about, values=arguments)
+        begun_s = time.monotonic()
+        try:
+            result = await self._runs.run(self.skill, arguments, self._grant)
+        except ProgramFailed as error:
+            took_ms = int((time.monotonic() - begun_s) * 1_000)
+            log(logger, "program failed", level=logging.WARNING, **about, ms=took_ms, reason=str(error))
+            log(logger, "program printed", level=logging.DEBUG, **about, text=error.chatter)
+            raise ToolError(str(error)) from error
+        log(logger, "program ended", **about, ms=result.took_ms, result_bytes=len(result.text.encode()))
+        log(logger, "program printed", level=logging.DEBUG, **about, text=result.chatter)
+        return self._page(result.text, call)
+
+    def _page(self, text: str, call: Call) -> ToolResult:
+        first = parts.part(text, 0, self._page_bytes)
+        if first.is_last:
+            return ToolResult(text)
+        name = call.key[:12]
+        record = Record("result", time.time_ns() // 1_000_000, {"id": name, "from": self.skill.id, "text": text})
+        rest = f'{READ_ON}(result="{name}", offset={first.end})'
+        return ToolResult(
+            f"{first.text}\n---\nThe result goes on from character {first.end} of {first.total}: {rest}",
+            records=(record,),
+        )
