@@ -12,6 +12,7 @@ import hashlib
 import heapq
 import logging
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -157,7 +158,7 @@ def scan(roots: Sequence[Root], previous: Library | None = None) -> Library:
     shadowed: list[Shadowed] = []
     for skill in (reading.skill for reading in _all(readings)):
         if skill:
-            key = ids.key(skill.id)
+            key = sys.intern(ids.key(skill.id))
             if key in in_force:
                 shadowed.append(Shadowed(in_force[key], by=skill))
             in_force[key] = skill
