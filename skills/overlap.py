@@ -44,6 +44,8 @@ _EVERYDAY: Final = frozenset(
     "based given day good long short part able across name ask first run work want current multi call ensure "
     "clear file type include including support provide request tell show keep set".split()
 )
+_WHOLE: Final = frozenset({"news", "sales", "process", "address", "series", "meeting", "training", "building"})
+"""Would become another word by losing their ending."""
 _EMPTY_WORDS: Final = re.compile(
     "助手|工具|技能|帮忙|帮助|帮|使用|用于|用来|根据|需要|如果|或者|以及|怎么办|怎么|什么|如何|哪些|哪|我们|他们|你们|自己|"
     "一个|一遍|一些|几个|几家|几天|多少|还有|处理|进行|支持|包括|可以|应该|当|时|的|了|和|与|或|并|把|给|在|是|有|为|从|到|"
@@ -111,10 +113,11 @@ class _Meaning:
         for text, factor in ((described.id, _IN_NAME), (_NOT_FOR.sub(" ", described.description), 1.0)):
             for word in _words(text):
                 done = {concept for concept in word.concepts if concept.startswith("!")}
-                named = word.concepts - done
+                only_acts = {act for act in done if not act.endswith("+")}
+                named = word.concepts - only_acts
                 acts |= done
                 if named and named not in things:
-                    share = factor * (_ALSO_AN_ACT if done else 1.0)
+                    share = factor * (_ALSO_AN_ACT if only_acts else 1.0)
                     things[named] = _Word(named, word.weight * share, word.alone * share)
         return cls(tuple(things.values()), frozenset(acts))
 
@@ -150,7 +153,7 @@ def _alike(one: _Meaning, other: _Meaning) -> tuple[float, tuple[str, ...]]:
     doing = _sum(acts) / fewer if fewer else _ACTS_UNSAID
     score = math.sqrt(both * smaller) * (1 - _ACTS + _ACTS * doing) * min(1.0, (mine + theirs) / 2)
     names = [*sorted(one.named & other.named)[:4], *sorted(acts)[:2]]
-    return min(score, 1.0), tuple(name.strip("!~").replace("_", " ") for name in names)
+    return min(score, 1.0), tuple(name.strip("!~+").replace("_", " ") for name in names)
 
 
 def _sum(acts: Iterable[str]) -> float:
@@ -194,7 +197,7 @@ def _english(words: Sequence[str]) -> Iterator[_Word]:
         size = next((n for n in range(_LONGEST, 0, -1) if "_".join(stems[at : at + n]) in listed), 0)
         if size:
             yield listed["_".join(stems[at : at + size])]
-        elif words[at] not in _EVERYDAY and len(words[at]) > 1 and not words[at].isdecimal():
+        elif stems[at] not in _everyday() and len(words[at]) > 1 and not words[at].isdecimal():
             yield _Word(frozenset({stems[at]}), 0.6, 0.2)
         at += max(size, 1)
 
@@ -220,6 +223,8 @@ def _pairs(run: str) -> Iterator[_Word]:
 
 def _stem(word: str) -> str:
     """Without the endings of plurals, tenses and doers, as far as that needs no dictionary."""
+    if word in _WHOLE:
+        return word
     if len(word) > 4 and word.endswith("ies"):
         word = word[:-3] + "y"
     elif len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
@@ -231,6 +236,11 @@ def _stem(word: str) -> str:
                 word = word[:-1]
             break
     return word.removesuffix("e") if len(word) > 3 else word
+
+
+@cache
+def _everyday() -> frozenset[str]:
+    return frozenset(_stem(word) for word in _EVERYDAY)
 
 
 @cache
@@ -248,5 +258,6 @@ def _listed() -> dict[str, _Word]:
 
 
 def _listed_word(concepts: set[str]) -> _Word:
-    common = all(concept.endswith("~") for concept in concepts if not concept.startswith("!"))
+    things = [concept for concept in concepts if not concept.startswith("!")]
+    common = bool(things) and all(concept.endswith("~") for concept in things)
     return _Word(frozenset(concepts), 0.4 if common else 1.0, 0.2 if common else 0.7)
