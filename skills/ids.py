@@ -1,9 +1,11 @@
-"""Ids of skills and names of their files: which are allowed, and which count as the same."""
+"""Ids of skills and names of their files: which are allowed, which count as the same, and which look the same."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
+from importlib import resources
 from typing import Final
 
 PART_MAX: Final = 64
@@ -19,6 +21,27 @@ _INVISIBLE: Final = re.compile(
 def key(text: str) -> str:
     """What is compared: two ids with the same key are the same id (`Report`, `ｒｅｐｏｒｔ`)."""
     return (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold().strip()
+
+
+def skeleton(text: str) -> str:
+    """What is left when all that looks alike is one: two different ids with the same skeleton can be mistaken.
+
+    As UTS 39 has it, on `key`: `web-access` with a Cyrillic `а`, `report-1` and `report-l`, `modern` and `modem`.
+    """
+    decomposed = unicodedata.normalize("NFD", key(text)).translate(_lookalikes())
+    return unicodedata.normalize("NFD", decomposed)
+
+
+def looks_like(character: str) -> str:
+    """What a letter can be taken for, itself if nothing else."""
+    return _lookalikes().get(ord(character), character)
+
+
+@cache
+def _lookalikes() -> dict[int, str]:
+    lines = resources.files("skills").joinpath("lookalikes.txt").read_text("utf-8").splitlines()
+    pairs = (line.split(" ", 1) for line in lines if not line.startswith("#"))
+    return {ord(source): shown for shown, sources in pairs for source in sources}
 
 
 def fault(path: str) -> str | None:

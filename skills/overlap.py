@@ -34,15 +34,18 @@ _ACTS_UNSAID: Final = 0.5
 _ALSO_AN_ACT: Final = 0.6
 _IN_NAME: Final = 1.5
 _EVERYDAY: Final = frozenset(
-    "a about after again all also an and any are as at be because been before being between both but by can could do "
-    "does doing done down each either else ever every few for from further get give go got had has have he help helper "
-    "her here him his how i if in into is it its just let like make many may me more most much must my need new no "
-    "not now of off on once one only or other our out over own per please put same say see she should so some "
-    "somebody someone something such take than that the their them then there these they thing this those through "
-    "to too tool two under until up upon us use user using via very want was way we well were what when where whether "
-    "which while who whom whose why will with within without would you your skill assistant agent task work thing "
-    "based given day good long short part able across name ask first run work want current multi call ensure "
-    "clear file type include including support provide request tell show keep set".split()
+    re.findall(
+        r"\S+",
+        "a about after again all also an and any are as at be because been before being between both but by can could do "
+        "does doing done down each either else ever every few for from further get give go got had has have he help helper "
+        "her here him his how i if in into is it its just let like make many may me more most much must my need new no "
+        "not now of off on once one only or other our out over own per please put same say see she should so some "
+        "somebody someone something such take than that the their them then there these they thing this those through "
+        "to too tool two under until up upon us use user using via very want was way we well were what when where whether "
+        "which while who whom whose why will with within without would you your skill assistant agent task work thing "
+        "based given day good long short part able across name ask first run work want current multi call ensure "
+        "clear file type include including support provide request tell show keep set",
+    )
 )
 _WHOLE: Final = frozenset({"news", "sales", "process", "address", "series", "meeting", "training", "building"})
 """Would become another word by losing their ending."""
