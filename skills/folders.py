@@ -122,6 +122,14 @@ def read_root(root: Root, allowed: Sequence[Path], before: Sequence[Reading]) ->
     return tuple(_one_for_each_id(sorted(walk.readings, key=lambda one: (ids.key(one.id), one.id))))
 
 
+def read_one(folder: Path, tier: str) -> Reading:
+    """The one skill that lies in `folder`, under the folder's name as its id."""
+    place = os.path.realpath(folder)
+    walk = _Walk(Root(tier, Path(place).parent), [place], {})
+    walk.sort_through(place, (unicodedata.normalize("NFC", Path(place).name),))
+    return walk.readings[0]
+
+
 class _Walk:
     """One way through a tier's folders."""
 

@@ -32,6 +32,7 @@ _ACTS: Final = 0.5
 """How far a score hangs on what is done."""
 _ACTS_UNSAID: Final = 0.5
 _ALSO_AN_ACT: Final = 0.6
+_SPEAKERS: Final = 200
 _IN_NAME: Final = 1.5
 _EVERYDAY: Final = frozenset(
     re.findall(
@@ -68,8 +69,9 @@ class Described:
 class Overlap:
     """Two skills that one request could fit."""
 
-    first: str
-    second: str
+    first: int
+    """Where it stands in what was given."""
+    second: int
     score: float
     """From `THRESHOLD` to 1."""
     common: tuple[str, ...]
@@ -80,10 +82,11 @@ def overlaps(skills: Sequence[Described]) -> Iterator[Overlap]:
     """All pairs that are easily confused. A pair is told apart when one description names the other's id."""
     frequent = _frequent(_Meaning.of(one) for one in skills)
     meanings = [_Meaning.of(one).without(frequent) for one in skills]
-    for (first, one), (second, other) in combinations(zip(skills, meanings, strict=True), 2):
-        score, common = _alike(one, other)
-        if score >= THRESHOLD and not (_names(first, second) or _names(second, first)):
-            yield Overlap(first.id, second.id, round(score, 2), common)
+    for first, second in _candidates(meanings):
+        score, common = _alike(meanings[first], meanings[second])
+        told_apart = _names(skills[first], skills[second]) or _names(skills[second], skills[first])
+        if score >= THRESHOLD and not told_apart:
+            yield Overlap(first, second, round(score, 2), common)
 
 
 def likeness(first: Described, second: Described) -> float:
@@ -142,6 +145,17 @@ class _Meaning:
         """The weight of what `other` speaks of too, and of everything."""
         shared = sum(word.weight for word in self.things if word.concepts & other.named)
         return shared, shared + sum(word.alone for word in self.things if not word.concepts & other.named)
+
+
+def _candidates(meanings: Sequence[_Meaning]) -> Iterator[tuple[int, int]]:
+    """Pairs that speak of something in common. In a large collection, of something that is not everybody's."""
+    speakers: dict[str, list[int]] = {}
+    for at, meaning in enumerate(meanings):
+        for concept in meaning.named:
+            speakers.setdefault(concept, []).append(at)
+    most = max(_SPEAKERS, len(meanings) // 20)
+    pairs = {pair for ones in speakers.values() if len(ones) <= most for pair in combinations(ones, 2)}
+    return iter(sorted(pairs))
 
 
 def _alike(one: _Meaning, other: _Meaning) -> tuple[float, tuple[str, ...]]:

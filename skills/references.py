@@ -16,7 +16,7 @@ from skills.document import FILE_MAX_BYTES
 from skills.folders import File, Skill, read_file
 from skills.parts import Part
 
-_PROGRAM: Final = {"main.py", "schema.json"}
+PROGRAM: Final = {"main.py", "schema.json"}
 """A skill that has them is a tool too; what is beside them is its code."""
 
 
@@ -42,7 +42,7 @@ class Binary:
 
 def readable(skill: Skill) -> tuple[File, ...]:
     """The files of a skill that a model may read, in order of their paths."""
-    is_program = not _PROGRAM.isdisjoint(skill.files)
+    is_program = not PROGRAM.isdisjoint(skill.files)
     return tuple(
         file for path, file in sorted(skill.files.items()) if not (is_program and _is_code(path)) and "/." not in path
     )
