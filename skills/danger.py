@@ -1,6 +1,6 @@
 """What in a skill's files an approver should look at twice: signs of harm, none of them a proof.
 
-A sign is a fixed word with the line that shows it. Found or not, nothing is blocked here: trust is for people to give.
+Found or not, nothing is blocked here: trust is for people to give.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import binascii
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from skills import ids
+from skills.findings import Finding
 from skills.visible import hidden, visible
 
 EXCERPT_MAX: Final = 120
@@ -24,17 +24,6 @@ _PROGRAMS: Final = {
     b"\xca\xfe\xba\xbe": "macOS or Java",
 }
 _BLOB: Final = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{120,}={0,2}(?![A-Za-z0-9+/=])")
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """One thing to look at."""
-
-    kind: str
-    text: str
-    """For people, one line, with nothing hidden in it."""
-    file: str
-    line: int
 
 
 def _any_of(*patterns: str) -> re.Pattern[str]:
@@ -134,7 +123,7 @@ _WORDS: Final = {
 }
 
 
-def signs(text: str, file: str) -> Iterator[Sign]:
+def signs(text: str, file: str) -> Iterator[Finding]:
     """Signs in one text, in order of their lines; of each kind the first three."""
     found = [*_in_lines(text, file), *_hidden(text, file), *_blobs(text, file)]
     counts: dict[str, int] = {}
@@ -144,24 +133,25 @@ def signs(text: str, file: str) -> Iterator[Sign]:
             yield sign
 
 
-def signs_in_bytes(raw: bytes, file: str) -> Iterator[Sign]:
+def signs_in_bytes(raw: bytes, file: str) -> Iterator[Finding]:
     """The same for a file of a skill, which may be no text."""
     if kind := next(
         (name for magic, name in _PROGRAMS.items() if raw.startswith(magic) and b"\0" in raw[:4_096]), None
     ):
-        yield Sign("program_file", f"a compiled program ({kind})", file, 1)
+        yield Finding("program_file", f"a compiled program ({kind})", file, 1, danger=True)
     if b"\0" not in raw:
         yield from signs(raw.decode("utf-8", "replace"), file)
 
 
-def _in_lines(text: str, file: str) -> Iterator[Sign]:
+def _in_lines(text: str, file: str) -> Iterator[Finding]:
     for number, line in enumerate(_joined(_undisguised(text).split("\n")), 1):
         # A line longer than that is no line; what is searched is bounded, so that no pattern can run away.
         for start in range(0, min(len(line), 200_000), 4_000):
             stretch = line[start : start + 4_400]
             for kind, pattern in _LINES.items():
                 if match := pattern.search(stretch):
-                    yield Sign(kind, f"{_WORDS[kind]}: {_excerpt(stretch, match.start(), match.end())}", file, number)
+                    text = f"{_WORDS[kind]}: {_excerpt(stretch, match.start(), match.end())}"
+                    yield Finding(kind, text, file, number, danger=True)
 
 
 def _undisguised(text: str) -> str:
@@ -196,7 +186,7 @@ def _joined(lines: Iterable[str]) -> Iterator[str]:
         yield " ".join(waiting)
 
 
-def _hidden(text: str, file: str) -> Iterator[Sign]:
+def _hidden(text: str, file: str) -> Iterator[Finding]:
     found = [one for one in hidden(text) if one.offset or one.character != "\ufeff"]  # a file may begin with one
     for kind in dict.fromkeys(one.kind for one in found):
         of_kind = [one for one in found if one.kind == kind]
@@ -210,15 +200,16 @@ def _hidden(text: str, file: str) -> Iterator[Sign]:
         begin = text.rfind("\n", 0, first.offset) + 1
         line_text = text[begin : (text.find("\n", first.offset) + 1 or len(text) + 1) - 1]
         excerpt = _excerpt(line_text, first.offset - begin, first.offset - begin + 1)
-        yield Sign(
+        yield Finding(
             f"hidden_{kind}" if kind != "look_alike" else "look_alike_letters",
             f"{len(of_kind)} {kind.replace('_', '-')} characters ({names[:60]}){says}: {excerpt}",
             file,
             line,
+            danger=True,
         )
 
 
-def _blobs(text: str, file: str) -> Iterator[Sign]:
+def _blobs(text: str, file: str) -> Iterator[Finding]:
     for match in _BLOB.finditer(text):
         blob = match[0]
         if re.fullmatch(r"[0-9a-fA-F]+|(.)\1*", blob) or re.search(
@@ -235,7 +226,9 @@ def _blobs(text: str, file: str) -> Iterator[Sign]:
         inside = raw.decode("utf-8", "replace")
         holds = f", which holds {visible(inside[:60])!r}" if inside.isprintable() or "\ufffd" not in inside else ""
         line = text.count("\n", 0, match.start()) + 1
-        yield Sign("encoded_blob", f"{len(blob):,} characters of base64{holds}: {blob[:40]}...", file, line)
+        yield Finding(
+            "encoded_blob", f"{len(blob):,} characters of base64{holds}: {blob[:40]}...", file, line, danger=True
+        )
 
 
 def _excerpt(line: str, begin: int, end: int) -> str:

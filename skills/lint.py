@@ -6,16 +6,14 @@ what an approver should look at (`danger`).
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import jsonschema_rs
-
-from skills import danger, document, folders, ids, overlap, parts, references
+from skills import danger, document, folders, ids, overlap, parts, references, schemas
+from skills.findings import Finding
 from skills.folders import Fault, Reading, Root, Skill
 from skills.overlap import Described
 
@@ -25,7 +23,6 @@ DESCRIPTION_MIN: Final = 40
 COMPATIBILITY_MAX: Final = 500
 BODY_MAX_BYTES: Final = 20_480
 """What one load delivers, unless the settings say otherwise."""
-DEPTH_MAX: Final = 20
 
 _WHEN: Final = re.compile(
     r"\b(?:when(?:ever)?|use (?:it|this|for|to|if|after|before|with)|used? (?:for|to)|if (?:the|a|an|you|somebody|someone|asked)|trigger|invoke|for (?:any|all|requests?|questions?|tasks?)|"
@@ -44,19 +41,6 @@ _EXAMPLE: Final = re.compile(
 _WIDE: Final = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 _STANDARD_FIELDS: Final = {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
 _OUR_FIELDS: Final = {"version", "author", "tags", "alias", "arguments", "returns", "env", "paths"}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that the author, or whoever is to trust the skill, should know."""
-
-    kind: str
-    """A fixed word, such as `description_no_when`."""
-    text: str
-    file: str = document.NAME
-    line: int = 1
-    danger: bool = False
-    """A sign of harm, not of weakness."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +68,7 @@ class Verdict:
 
     def as_json(self) -> dict[str, Any]:
         """One object for programs. `findings` has the sentences to the kinds in `warnings`."""
-        findings = [
-            {"kind": one.kind, "text": one.text, "file": one.file, "line": one.line, "danger": one.danger}
-            for one in self.findings
-        ]
+        findings = [asdict(one) for one in self.findings]
         return {
             "path": str(self.path), "id": self.id, "loads": self.loads, "reason": self.reason, "name": self.name,
             "description": self.description, "warnings": list(self.warnings), "findings": findings,
@@ -132,8 +113,7 @@ def scan(skill: Skill) -> Iterator[Finding]:
         except OSError as error:
             yield Finding("unreadable", f"can't be read: {error.strerror}", path, danger=True)
             continue
-        for sign in danger.signs_in_bytes(raw, path):
-            yield Finding(sign.kind, sign.text, sign.file, sign.line, danger=True)
+        yield from danger.signs_in_bytes(raw, path)
         if runs and path == document.NAME:
             yield Finding("text_runs", "may be run as a program, and is a text", path)
 
@@ -228,7 +208,7 @@ def _program(skill: Skill) -> Iterator[Finding]:
             "half_a_program", f"{there} without {min(references.PROGRAM - has)}: it is read as a plain skill", there
         )
     if "schema.json" in has:
-        yield from _schema(skill)
+        yield from schemas.inspect(skill.files["schema.json"])
     if len(has) == 2:
         if not any(path.startswith("examples/") for path in skill.files):
             yield Finding(
@@ -236,92 +216,6 @@ def _program(skill: Skill) -> Iterator[Finding]:
             )
         if "returns" not in skill.document.fields:
             yield Finding("returns_missing", "the model is not told what comes back: set `returns`")
-
-
-def _schema(skill: Skill) -> Iterator[Finding]:
-    file = "schema.json"
-    try:
-        schema = json.loads(folders.read_file(skill.files[file].place)[0])
-        # Without `$schema`: the validator would fetch one that it does not know, from wherever the file says.
-        plain = (
-            {key: value for key, value in schema.items() if key != "$schema"} if isinstance(schema, dict) else schema
-        )
-        jsonschema_rs.meta.validate(plain)
-    except (OSError, ValueError, RecursionError) as error:
-        yield Finding("schema_invalid", f"no JSON Schema: {str(error).splitlines()[0][:200]}", file)
-        return
-    if not isinstance(schema, dict) or schema.get("type") != "object":
-        yield Finding("schema_invalid", "the schema must be of an object: `type: object` and its `properties`", file)
-        return
-    for reference in sorted(set(_references(schema))):
-        yield Finding(
-            "schema_outside", f"refers to {reference}: only `#/...` within the file is followed", file, danger=True
-        )
-    for path, one in _properties(schema, ""):
-        lacks = []
-        described = str(one.get("description", "")).strip()
-        if not described:
-            lacks.append("a description")
-        elif len(described) + len(_WIDE.findall(described)) < 12:
-            lacks.append("a description that says from which words of the person it comes")
-        if not {"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"} & one.keys():
-            lacks.append("a type")
-        if lacks:
-            yield Finding("schema_property_undescribed", f"{path} lacks {' and '.join(lacks)}", file)
-        elif one.get("type") == "string" and not _says_form(one, described):
-            yield Finding(
-                "schema_form_unsaid", f"{path}: which form? Set format, pattern or enum, or give an example", file
-            )
-        elif (
-            path not in _required(schema) and "." not in path and "default" not in one and not _says_default(described)
-        ):
-            yield Finding(
-                "schema_default_unsaid", f"{path} may be left out: set a default, or say what happens then", file
-            )
-
-
-def _properties(schema: Mapping[str, Any], prefix: str, depth: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    properties = schema.get("properties")
-    for name, one in properties.items() if isinstance(properties, Mapping) and depth < DEPTH_MAX else ():
-        if isinstance(one, Mapping):
-            yield prefix + name, one
-            yield from _properties(one, f"{prefix}{name}.", depth + 1)
-            if isinstance(items := one.get("items"), Mapping):
-                yield from _properties(items, f"{prefix}{name}[].", depth + 1)
-
-
-def _references(schema: Any, depth: int = 0) -> Iterator[str]:
-    """Addresses of other documents."""
-    inner = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()
-    if isinstance(schema, Mapping):
-        named = [schema.get(key) for key in ("$ref", "$dynamicRef")]
-        yield from (one for one in named if isinstance(one, str) and not one.startswith("#"))
-    for one in inner if depth < DEPTH_MAX else ():
-        yield from _references(one, depth + 1)
-
-
-def _required(schema: Mapping[str, Any]) -> Sequence[str]:
-    required = schema.get("required", [])
-    return required if isinstance(required, list) else []
-
-
-def _says_form(one: Mapping[str, Any], described: str) -> bool:
-    told = {"format", "pattern", "enum", "const", "examples", "maxLength", "contentEncoding"} & one.keys()
-    return bool(told) or bool(
-        re.search(
-            r"\d|`|\"|“|‘|'|「|（|\(|e\.g\.|such as|like|example|例如|比如|如|any|free|任意|自由|全文|text", described
-        )
-    )
-
-
-def _says_default(described: str) -> bool:
-    return bool(
-        re.search(
-            r"default|left out|optional|omit|otherwise|if (?:absent|missing|not given|empty)|without it|默认|缺省|可选|不填|省略|为空|否则",
-            described,
-            re.IGNORECASE,
-        )
-    )
 
 
 def _neighbours(skills: Sequence[Skill]) -> dict[int, list[Finding]]:
