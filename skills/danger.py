@@ -45,7 +45,7 @@ _PRIVATE: Final = (
 
 _LINES: Final = {
     "pipe_to_shell": _any_of(
-        rf"{_GET}[^|\n]{{0,300}}\|\s*(?:{_RUN})",
+        rf"{_GET}[^|\n]{{0,200}}\|\s*(?:{_RUN})",
         rf"(?:{_RUN}|source|\.|eval)\s+(?:-\w+\s+)*[\"']?(?:<\(|\$\(|`)\s*{_GET}",
         rf"(?:iex|invoke-expression)\b[^\n]{{0,80}}{_GET}",
         r"powershell[^\n]{0,80}\s-e(?:nc|ncodedcommand)?\s+[A-Za-z0-9+/=]{16,}",
@@ -94,7 +94,7 @@ _LINES: Final = {
         r"^\s*Guidance for the task in hand: skill\b", r"^\s*<\/?(?:data|skill)\b[^>\n]*>", r"^\s*\[?skill loaded\b"
     ),
     "destructive": _any_of(
-        r"\brm\s+(?:-[a-z]+\s+)*-[a-z]*[rf][a-z]*\s+(?:-[a-z-]+\s+)*[\"']?(?:/(?:\s|\*|$)|~(?:/?\s|/\*|$)|\$HOME\b|/(?:etc|usr|var|home|boot)\b)",
+        r"\brm\s+(?:-[a-z]+\s+)*-[a-z]*[rf][a-z]*\s+(?:-[a-z-]+\s+)*[\"']?(?:/(?:\s|\*|$)|~/?(?:\s|\*|$)|\$HOME\b|/(?:etc|usr|var|home|boot)\b)",
         r"\bmkfs\.\w+|\bdd\b[^\n]{0,60}\bof=/dev/(?:sd|nvme|disk|hd)|>\s*/dev/sd[a-z]\b|:\(\)\s*\{\s*:\|:&\s*\};:",
         r"\bchmod\s+(?:-R\s+)?777\s+/(?:\s|$)|\b(?:drop\s+database|format\s+c:)",
     ),

@@ -18,6 +18,8 @@ from skills.folders import Fault, Reading, Root, Skill
 from skills.overlap import Described
 
 TIER: Final = "lint"
+SCANNED_MAX_BYTES: Final = 2 * 1_024 * 1_024
+"""Of all texts of a skill together: whoever hides a line behind megabytes is told of."""
 DESCRIPTION_MIN: Final = 40
 """In characters; one of Chinese or Japanese counts as two."""
 COMPATIBILITY_MAX: Final = 500
@@ -39,6 +41,10 @@ _EXAMPLE: Final = re.compile(
     re.IGNORECASE,
 )
 _WIDE: Final = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
+_CJK_NAME: Final = re.compile(
+    "(?=.{1,64}$)[a-z0-9\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
+    "(?:-[a-z0-9\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+)*"
+)
 _STANDARD_FIELDS: Final = {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
 _OUR_FIELDS: Final = {"version", "author", "tags", "alias", "arguments", "returns", "env", "paths"}
 
@@ -95,6 +101,8 @@ def lint(paths: Sequence[Path], body_max_bytes: int = BODY_MAX_BYTES) -> list[Ve
 def inspect(skill: Skill, body_max_bytes: int = BODY_MAX_BYTES) -> Iterator[Finding]:
     """All findings about one skill for itself."""
     for remark in skill.document.warnings:
+        if remark.kind == "name_pattern" and _CJK_NAME.fullmatch(skill.document.name):
+            continue  # no fault: the standard's own checker takes letters of any script
         yield Finding(remark.kind, remark.text, line=remark.line)
     for warning in skill.warnings:
         yield Finding("left_out", warning)
@@ -106,14 +114,21 @@ def inspect(skill: Skill, body_max_bytes: int = BODY_MAX_BYTES) -> Iterator[Find
 
 
 def scan(skill: Skill) -> Iterator[Finding]:
-    """Signs of harm in all files of a skill, as they are on disk now."""
+    """Signs of harm in all files of a skill, as they are on disk now. What is too much to read is named."""
+    searched = 0
     for path, place in sorted({document.NAME: str(skill.folder / document.NAME), **_places(skill)}.items()):
         try:
             raw, runs = folders.read_file(place)
         except OSError as error:
             yield Finding("unreadable", f"can't be read: {error.strerror}", path, danger=True)
             continue
-        yield from danger.signs_in_bytes(raw, path)
+        yield from danger.signs_in_bytes(raw[: max(SCANNED_MAX_BYTES - searched, 0)], path)
+        searched += len(raw) if b"\0" not in raw else 0
+        if searched > SCANNED_MAX_BYTES:
+            yield Finding(
+                "not_scanned", f"only the first {SCANNED_MAX_BYTES:,} bytes of text were searched", path, danger=True
+            )
+            return
         if runs and path == document.NAME:
             yield Finding("text_runs", "may be run as a program, and is a text", path)
 
@@ -163,7 +178,7 @@ def _description(skill: Skill) -> Iterator[Finding]:
     text = skill.document.description
     if len(text) + len(_WIDE.findall(text)) < DESCRIPTION_MIN:
         yield Finding("description_thin", f"{len(text)} characters: what it gives, when to use it, when not")
-    if not _WHEN.search(text):
+    if not _WHEN.search(overlap.NOT_FOR.sub(" ", text)):
         yield Finding("description_no_when", "the description does not say when to use it: `Use it when ...`")
     if not _WHEN_NOT.search(text):
         yield Finding("description_no_when_not", "the description does not say when not to: `Not for ...: that is ...`")

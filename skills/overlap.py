@@ -21,7 +21,7 @@ THRESHOLD: Final = 0.33
 
 _CJK: Final = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _RUN: Final = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
-_NOT_FOR: Final = re.compile(
+NOT_FOR: Final = re.compile(
     r"(?:\b(?:not|never)\s+(?:for|when|if|to)\b|\bdo(?:es)?\s+not\s+use\b|\bdon't\s+use\b|不用于|不适用|不要用|不包括|不负责|请勿)"
     r"[^.!?。！？\n]*",
     re.IGNORECASE,
@@ -116,7 +116,7 @@ class _Meaning:
     def of(cls, described: Described) -> _Meaning:
         things: dict[frozenset[str], _Word] = {}
         acts: set[str] = set()
-        for text, factor in ((described.id, _IN_NAME), (_NOT_FOR.sub(" ", described.description), 1.0)):
+        for text, factor in ((described.id, _IN_NAME), (NOT_FOR.sub(" ", described.description), 1.0)):
             for word in _words(text):
                 done = {concept for concept in word.concepts if concept.startswith("!")}
                 only_acts = {act for act in done if not act.endswith("+")}

@@ -14,7 +14,8 @@ from typing import Final
 
 from skills import ids
 
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = re.compile("[^\\W\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+"""Chinese and Japanese have no blanks: a word of another script ends at them."""
 _JOINERS: Final = "\u200c\u200d"
 _STYLES: Final = "\ufe0e\ufe0f"
 """Choose between text and emoji form of the character before."""

@@ -1,0 +1,187 @@
+"""`deskmate skills`: what there is, what stands in it, what is wrong with it, and which of it a model would load."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from config.checks import nearest
+from config.loading import Loaded
+from config.profiles import DEFAULT, Profile
+from gateway.cli import Stop, pass_loaded
+from gateway.columns import padded, widths
+from gateway.skill_table import behind, counted, lay_out, rows
+from skills import document, lint, visible
+from skills.findings import Finding
+from skills.folders import Fault, Skill, read_file
+from skills.library import Library, SkillNotFound, roots, scan
+
+WIDE: Final = 160
+"""Columns where nothing is known of the terminal, as in a pipe."""
+
+
+@click.group()
+def skills() -> None:
+    """List, show, check and try skills."""
+
+
+profile_option = click.option("--profile", "profile_name", default=DEFAULT, show_default=True, help="For whom.")
+
+
+@skills.command("list")
+@click.option("--width", type=click.IntRange(1, 1_000), help="Columns. [default: as the terminal]")
+@profile_option
+@pass_loaded
+def list_(loaded: Loaded, width: int | None, profile_name: str) -> None:
+    """List all skills: which are in force for a profile, and why the others are not."""
+    library, profile = _library(loaded), _profile(loaded, profile_name)
+    found = rows(library, library.catalogue(profile.skills), f"not in the profile {profile_name}")
+    columns = width or shutil.get_terminal_size((WIDE, 24)).columns
+    for piece in lay_out(found, columns) if found else ():
+        click.echo(piece)
+    for line in (*behind(library), *library.warnings):
+        click.echo(line)
+    counts = counted(found)
+    broken = f", {counts['✗']} broken" if counts["✗"] else ""
+    click.echo(f"{counts['●']} of {len(library.skills)} skills in force in the profile {profile_name}{broken}.")
+
+
+@skills.command()
+@click.argument("name", metavar="ID")
+@pass_loaded
+def show(loaded: Loaded, name: str) -> None:
+    """Show the exact text of a skill, hidden characters named, with its files and what lint says about it."""
+    library = _library(loaded)
+    try:
+        skill = library.catalogue(["*"]).find(name)
+    except SkillNotFound as error:
+        if fault := next((one for one in library.faults if one.id == name), None):
+            raise Stop(f"{name} is broken: {fault}\n\n{_text_of(fault)}".rstrip()) from None
+        raise Stop(str(error)) from None
+    for line in _shown(skill, loaded.settings.skills.body_max_bytes):
+        click.echo(line)
+
+
+@skills.command("lint")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a skill, each on a line of its own.")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.pass_context
+def lint_(ctx: click.Context, as_json: bool, paths: tuple[Path, ...]) -> None:
+    """Check skills: a skill's folder, its SKILL.md, or a folder of skills. Needs no settings.
+
+    Exit code 1 if one does not load or shows signs of harm; 0 if there is only advice.
+    """
+    try:
+        verdicts = lint.lint(paths)
+    except FileNotFoundError as error:
+        raise Stop(f"There is no {error}.", 2) from None
+    except NotADirectoryError as error:
+        raise Stop(f"{error} is no skill: wanted are a folder, or a {document.NAME}.", 2) from None
+    for verdict in verdicts:
+        if as_json:
+            click.echo(json.dumps(verdict.as_json(), ensure_ascii=False))
+        else:
+            for line in _told(verdict):
+                click.echo(line)
+    if not as_json:
+        advice = sum(len(verdict.findings) for verdict in verdicts if verdict.loads)
+        click.echo(f"{len(verdicts)} skills: {sum(one.loads for one in verdicts)} load, {advice} findings.")
+    if any(not one.loads or any(finding.danger for finding in one.findings) for one in verdicts):
+        ctx.exit(1)
+
+
+@skills.command()
+@click.argument("text", required=False)
+@click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Sentences, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a sentence.")
+@profile_option
+@pass_loaded
+def probe(loaded: Loaded, text: str | None, file: Path | None, as_json: bool, profile_name: str) -> None:
+    """See which skills the model would load for a sentence, by asking it.
+
+    A line of the file is `sentence`, or `sentence => id, id` with the skills that are expected, `=> -` for none. Lines
+    that begin with # are left out. With expectations, precision and recall are counted over all of them.
+    """
+    if (text is None) == (file is None):
+        raise click.UsageError("Give either a sentence or --file.")
+    lines = [text] if text is not None else file.read_text("utf-8-sig").splitlines() if file else []
+    # By name: nothing else of the gateway loads the model's SDK.
+    probing: Any = importlib.import_module("workers.probe")
+    failure: type[Exception] = importlib.import_module("workers.models").ModelError
+    library, profile = _library(loaded), _profile(loaded, profile_name)
+    try:
+        cases = probing.read_cases(lines, library.catalogue(profile.skills))
+        results = asyncio.run(probing.probe(loaded.settings, profile, library.catalogue(profile.skills), cases))
+    except (LookupError, ValueError) as error:
+        raise Stop(str(error), 2) from None
+    except failure as error:
+        raise Stop(f"The model gave no answer: {error}") from None
+    for result in results:
+        click.echo(json.dumps(result.as_json(), ensure_ascii=False) if as_json else str(result))
+    if score := probing.score(results):
+        click.echo(json.dumps(score.as_json()) if as_json else str(score))
+
+
+def _library(loaded: Loaded) -> Library:
+    try:
+        return scan(roots(loaded.settings.skills))
+    except NotADirectoryError as error:
+        raise Stop(f"{error}.") from None
+
+
+def _profile(loaded: Loaded, name: str) -> Profile:
+    if name not in loaded.profiles:
+        there = sorted(loaded.profiles)
+        close = nearest(name, there)
+        raise Stop(
+            f"There is no profile {name!r}; "
+            + (f"did you mean {close}?" if close else f"there are: {', '.join(there)}.")
+        )
+    return loaded.profiles[name]
+
+
+def _shown(skill: Skill, body_max_bytes: int) -> Iterator[str]:
+    yield f"{skill.id}  ({skill.tier}, {skill.folder})"
+    yield f"hash {skill.hash}"
+    sizes = [(path, f"{file.size_bytes:,} bytes") for path, file in sorted(skill.files.items())]
+    yield "files:" if sizes else "files: none but SKILL.md"
+    room = widths(sizes)[0] if sizes else 0
+    yield from (f"  {padded(path, room)}  {size}" for path, size in sizes)
+    findings = list(lint.inspect(skill, body_max_bytes))
+    yield "findings:" if findings else "findings: none"
+    yield from _listed(findings)
+    yield f"{document.NAME}:"
+    yield visible.visible(_read(skill.folder / document.NAME))
+
+
+def _told(verdict: lint.Verdict) -> Iterator[str]:
+    mark = "✗" if not verdict.loads else "!" if any(one.danger for one in verdict.findings) else "●"
+    yield f"{mark} {visible.visible(verdict.id)}  {verdict.path}"
+    yield from _listed(verdict.findings)
+
+
+def _listed(findings: Sequence[Finding]) -> list[str]:
+    """Signs of harm first."""
+    ordered = sorted(findings, key=lambda one: not one.danger)
+    return [
+        f"  {'!' if one.danger else '-'} {one.file}:{one.line}: {one.kind}: {visible.visible(one.text)}"
+        for one in ordered
+    ]
+
+
+def _text_of(fault: Fault) -> str:
+    return visible.visible(_read(fault.place)) if fault.place.is_file() else ""
+
+
+def _read(file: Path) -> str:
+    try:
+        return read_file(str(file))[0].decode("utf-8", "backslashreplace")
+    except OSError as error:
+        raise Stop(f"{file} can't be read: {error.strerror}.") from None
