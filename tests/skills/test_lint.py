@@ -92,7 +92,7 @@ def test_where_the_standards_checker_can_read_a_file_it_agrees(tmp_path: Path) -
         (folder / "SKILL.md").write_bytes((CORPUS / entry["id"] / "SKILL.md").read_bytes())
         try:
             read = read_properties(folder)
-        except Exception:  # noqa: BLE001, S112 - it raises what its YAML reader raises
+        except Exception:  # noqa: BLE001 - it raises what its YAML reader raises
             continue
         readable += 1
         verdict = only(folder)
@@ -100,7 +100,7 @@ def test_where_the_standards_checker_can_read_a_file_it_agrees(tmp_path: Path) -
         errors = [one for one in validate(folder) if not one.startswith("Unexpected fields")]
         theirs = {kind for kind, pattern in ORACLE.items() if any(re.search(pattern, one) for one in errors)}
         assert theirs == set(verdict.warnings) & ORACLE.keys(), entry["id"]
-    assert readable >= len(MANIFEST) // 2
+    assert readable >= 15
 
 
 @pytest.mark.parametrize(
