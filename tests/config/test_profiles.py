@@ -53,7 +53,7 @@ def test_a_folder_that_the_settings_name_is_used_instead_and_must_exist(tmp_path
         load(settings, variables={})
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules/quiet.yaml").write_text("thread_follow: false\n")
-    assert set(load(settings, variables={}).profiles) == {"default", "quiet"}
+    assert set(load(settings, variables={}).profiles) == {"default", "eval", "quiet", "wechat"}
 
 
 def test_mistakes_in_profiles_and_settings_are_told_together(tmp_path: Path) -> None:
@@ -97,3 +97,13 @@ def test_a_profile_reads_nothing_from_the_environment(tmp_path: Path) -> None:
     (tmp_path / "profiles").mkdir()
     (tmp_path / "profiles/default.yaml").write_text("instructions: $HOME\n")
     assert load(settings, variables={"HOME": "/root"}).profile_for("a", "b").instructions == "$HOME"
+
+
+def test_the_shipped_profiles_for_outsiders_and_measuring_are_lists_of_what_is_allowed(tmp_path: Path) -> None:
+    settings = tmp_path / "deskmate.yaml"
+    settings.write_text("log: {level: info}\n")
+    profiles = load(settings, variables={}).profiles
+    for name in ("wechat", "eval"):
+        allowed = [*profiles[name].skills, *profiles[name].tools]
+        assert allowed
+        assert not [one for one in allowed if "*" in one or "save" in one], "no pattern, nothing that writes"
