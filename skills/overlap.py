@@ -17,7 +17,7 @@ from importlib import resources
 from itertools import combinations
 from typing import Final
 
-THRESHOLD: Final = 0.33
+THRESHOLD: Final = 0.3
 
 _CJK: Final = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _RUN: Final = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
@@ -28,7 +28,7 @@ NOT_FOR: Final = re.compile(
 )
 _LONGEST: Final = 4
 """Words that may belong together in the list."""
-_ACTS: Final = 0.5
+_ACTS: Final = 0.6
 """How far a score hangs on what is done."""
 _ACTS_UNSAID: Final = 0.5
 _ALSO_AN_ACT: Final = 0.6
@@ -39,7 +39,7 @@ _EVERYDAY: Final = frozenset(
         r"\S+",
         "a about after again all also an and any are as at be because been before being between both but by can could do "
         "does doing done down each either else ever every few for from further get give go got had has have he help helper "
-        "her here him his how i if in into is it its just let like make many may me more most much must my need new no "
+        "her here him his how i if in into is it its just let like many may me more most much must my need new no "
         "not now of off on once one only or other our out over own per please put same say see she should so some "
         "somebody someone something such take than that the their them then there these they thing this those through "
         "to too tool two under until up upon us use user using via very want was way we well were what when where whether "
