@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
-from itertools import combinations
 from typing import Final
 
 THRESHOLD: Final = 0.3
@@ -148,14 +147,29 @@ class _Meaning:
 
 
 def _candidates(meanings: Sequence[_Meaning]) -> Iterator[tuple[int, int]]:
-    """Pairs that speak of something in common. In a large collection, of something that is not everybody's."""
-    speakers: dict[str, list[int]] = {}
+    """Pairs that share enough to be worth a closer look. In a large collection, of what is not everybody's."""
+    speakers: dict[str, dict[int, float]] = {}
     for at, meaning in enumerate(meanings):
-        for concept in meaning.named:
-            speakers.setdefault(concept, []).append(at)
+        for word in meaning.things:
+            for concept in word.concepts:
+                weights = speakers.setdefault(concept, {})
+                weights[at] = max(weights.get(at, 0.0), word.weight)
     most = max(_SPEAKERS, len(meanings) // 20)
-    pairs = {pair for ones in speakers.values() if len(ones) <= most for pair in combinations(ones, 2)}
-    return iter(sorted(pairs))
+    least = [sum(word.alone for word in meaning.things) for meaning in meanings]
+    for first, meaning in enumerate(meanings):
+        shared: dict[int, float] = {}
+        for word in meaning.things:
+            for concept in word.concepts:
+                others = speakers[concept]
+                for second, weight in others.items() if len(others) <= most else ():
+                    if second > first:
+                        shared[second] = shared.get(second, 0.0) + max(weight, word.weight)
+        # No score is above what is shared, at most, by what the shorter of the two says, at least.
+        yield from (
+            (first, second)
+            for second, weight in sorted(shared.items())
+            if weight >= THRESHOLD * min(least[first], least[second])
+        )
 
 
 def _alike(one: _Meaning, other: _Meaning) -> tuple[float, tuple[str, ...]]:
