@@ -3,6 +3,7 @@
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$python; break; }; done)
 BIN := .venv/bin
+TOO_OLD := deskmate needs Python 3.11 or newer
 REQUIRE := $(if $(DESKMATE_TESTS_REQUIRE),--require $(DESKMATE_TESTS_REQUIRE))
 
 .PHONY: check setup demo test fix lock bench clean
@@ -45,12 +46,17 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:
-	@test -n "$(PYTHON)" || { echo 'deskmate needs Python 3.11 or newer; set PYTHON=/path/to/python3' >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo '$(TOO_OLD); set PYTHON=/path/to/python3' >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo '$(TOO_OLD), and this is none: PYTHON=$(PYTHON)' >&2; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip' 2>/dev/null || { \
 		echo "$(PYTHON) has no ensurepip; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	"$(PYTHON)" -m venv .venv
 
+# An environment that was broken off while it was made, or that some other program made, may have no pip
 .venv/.core: .venv/bin/python pyproject.toml constraints.txt
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null 2>&1 || { \
+		rm -rf .venv && $(MAKE) --no-print-directory .venv/bin/python; }
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 

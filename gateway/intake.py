@@ -91,12 +91,13 @@ def _why_not(event: Event) -> str:
 
 
 def _tell(events: Sequence[Event], became: Received) -> None:
+    why = {"reason": became.reason} if became.reason else {}
     for event in events:
         log_soon(
             logger,
             "message",
             outcome=became.state,
-            reason=became.reason,
+            **why,
             connection=event.conversation.connection,
             channel=event.conversation.channel,
             conversation=event.conversation.id,

@@ -47,8 +47,36 @@ def test_without_python_3_11_it_says_so(clone: Path, tmp_path: Path) -> None:
     assert "deskmate needs Python 3.11 or newer" in ran.stderr
 
 
+@pytest.mark.parametrize("script", ["exit 1  # as 3.9 would", "echo 'no Python at all' >&2; exit 127"])
+def test_a_given_python_that_is_too_old_is_told(clone: Path, tmp_path: Path, script: str) -> None:
+    python = program(tmp_path, "python3.9", script)
+    ran = make(clone, "setup", f"PYTHON={python}")
+    assert ran.returncode != 0
+    assert f"deskmate needs Python 3.11 or newer, and this is none: PYTHON={python}" in ran.stderr
+    assert not (clone / ".venv").exists()
+
+
+# Stand for the environment's own Python: without pip until `ensurepip` has run, or not running at all
+WITHOUT_PIP = 'echo "own $@" >> asked; case "$2" in pip) [ -e pip ];; ensurepip) touch pip;; esac'
+HALF_MADE = {"no pip": (WITHOUT_PIP, False), "nothing works": ("exit 1", True)}
+
+
+@pytest.mark.parametrize("left", HALF_MADE)
+def test_an_environment_that_is_half_made_repairs_itself(clone: Path, left: str) -> None:
+    script, is_made_anew = HALF_MADE[left]
+    (clone / ".venv/bin").mkdir(parents=True)
+    program(clone / ".venv/bin", "python", script)
+    makes = 'echo "$@" >> asked; [ "$2" != venv ] || { mkdir -p .venv/bin; cp "$0" .venv/bin/python; }'
+    python = program(clone, "python", makes)
+    ran = make(clone, "setup", f"PYTHON={python}")
+    assert ran.returncode == 0, ran.stderr
+    asked = (clone / "asked").read_text()
+    assert ("-m venv .venv" in asked) == is_made_anew
+    assert "-c constraints.txt -e .[speed,test]" in asked
+
+
 def test_without_ensurepip_it_names_the_package(clone: Path, tmp_path: Path) -> None:
-    python = program(tmp_path, "python", "exit 1")
+    python = program(tmp_path, "python", 'case "$2" in *ensurepip*) exit 1;; esac')
     ran = make(clone, "setup", f"PYTHON={python}")
     assert ran.returncode != 0
     assert "apt-get install python3-venv" in ran.stderr

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import secrets
 import socket
+from collections.abc import Callable
 
 import click
 from setproctitle import setproctitle
@@ -37,7 +39,11 @@ def worker(loaded: Loaded, concurrency: int | None) -> None:
     export("RQ_KEY_PREFIX", loaded.settings.rq.key_prefix)
     try:
         run_loop(_work(loaded, concurrency or loaded.settings.worker.concurrency))
-    except (NoServer, WrongPartitions, Unreachable, Unfit, LookupError, NotADirectoryError) as error:
+    except asyncio.CancelledError:
+        pass  # told to stop before there was anything to do
+    except Unreachable as error:
+        raise Stop(f"Redis went away: {error}. Start it, or correct redis.url (REDIS_URL).") from None
+    except (NoServer, WrongPartitions, Unfit, LookupError, NotADirectoryError) as error:
         raise Stop(f"{error}") from None
 
 
@@ -54,6 +60,7 @@ async def _work(loaded: Loaded, concurrency: int) -> None:
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     bell = open_bell(rq_url, settings.rq, wait_s=BELL_WAIT_S)
     registration = Registration(rq_url, settings.rq.queue, name)
+    on_stop_signals(_cancel_current())
     try:
         async with open_desk(loaded, url, name) as desk:
             runner = Runner(
@@ -73,3 +80,14 @@ async def _work(loaded: Loaded, concurrency: int) -> None:
     finally:
         await registration.leave()
         await bell.close()
+
+
+def _cancel_current() -> Callable[[], None]:
+    """What ends the task that runs now, wherever it waits."""
+    this = asyncio.current_task()
+
+    def cancel() -> None:
+        if this:
+            this.cancel()
+
+    return cancel

@@ -174,19 +174,19 @@ class AnthropicModel:
             await response.aclose()
 
     async def check(self) -> str:
-        """Counts the tokens of one word; where the server can't count, asks for one token."""
-        body: dict[str, Any] = {"model": self._name, "messages": [{"role": "user", "content": "Hello"}]}
+        """Counts the tokens of one word; where the server can't count, asks for one token, streamed as a turn would."""
+        hello = [{"role": "user", "content": "Hello"}]
         began = time.monotonic()
         try:
-            response = await self._post("/v1/messages/count_tokens", _written(body), stream=False)
+            content = _written({"model": self._name, "messages": hello})
+            _demand_json(await self._post("/v1/messages/count_tokens", content, stream=False), "input_tokens")
             how = "counted a word's tokens"
-            _demand_json(response, "input_tokens")
         except ModelError as error:
-            if error.kind not in {"not_found", "bad_request", "broken"}:
+            if error.kind in {"unauthorized", "unreachable", "stalled"}:
                 raise
-            response = await self._post("/v1/messages", _written({**body, "max_tokens": 1}), stream=False)
+            async for _ in self.stream(Request(self._name, system=[], messages=hello, tools=[], max_tokens=1)):
+                pass
             how = "answered a word"
-            _demand_json(response, "content")
         return f"{self._name} at {self._base_url} {how} in {(time.monotonic() - began) * 1000:.0f} ms"
 
     async def close(self) -> None:

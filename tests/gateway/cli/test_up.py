@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -46,7 +47,7 @@ class Up:
     async def ready(self, *, workers: int = 1) -> None:
         """Wait until it says so."""
         assert self.process.stdout
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "Ready after" not in self.said:
                 line = await self.process.stdout.readline()
                 assert line, self.said
@@ -54,7 +55,7 @@ class Up:
             await self.machine.until_ready(workers=workers)
 
     async def ends(self) -> tuple[int, str]:
-        out, _ = await asyncio.wait_for(self.process.communicate(), 20)
+        out, _ = await asyncio.wait_for(self.process.communicate(), 60)
         assert self.process.returncode is not None
         return self.process.returncode, self.said + out.decode()
 
@@ -196,3 +197,25 @@ async def test_on_any_free_port_it_is_found_by_say_and_doctor(tmp_path: Path) ->
     code, said_then = await command(tmp_path, "say", "hello")
     assert code == 3
     assert "give --url" in said_then
+
+
+async def test_a_redis_elsewhere_that_is_away_for_a_moment_ends_nothing(
+    tmp_path: Path, unused_port: int, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "later.sock"
+    monkeypatch.setenv("REDIS_URL", f"unix://{place}")
+    prefix = f"t{secrets.token_hex(6)}"
+    (tmp_path / "deskmate.yaml").write_text(
+        f"data: data\nredis: {{key_prefix: {prefix}}}\nrq: {{key_prefix: {prefix}}}\n"
+    )
+    async with up(tmp_path, unused_port) as started:
+        assert started.process.stdout
+        async with asyncio.timeout(60):
+            while "redis not reachable, waiting" not in started.said:
+                started.said += (await started.process.stdout.readline()).decode()
+        place.symlink_to(redis_url.removeprefix("unix://"))
+        await started.ready()
+        started.process.send_signal(signal.SIGTERM)
+        code, said = await started.ends()
+    assert code == 0, said
+    assert "ended" not in said

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 from typing import Any, get_args
@@ -34,6 +34,20 @@ async def opened(url: str, **settings: Any) -> AsyncIterator[Model]:
         yield model
     finally:
         await model.close()
+
+
+@asynccontextmanager
+async def served(post: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[str]:
+    """A server that is no model, under every path."""
+    app = web.Application()
+    app.router.add_post("/{any:.*}", post)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 async def pieces_of(script: Script, **settings: Any) -> list[TextDelta | Answer]:
@@ -449,6 +463,18 @@ async def test_the_check_asks_for_one_token_where_nothing_can_be_counted() -> No
     assert "answered" in told
 
 
+@pytest.mark.parametrize("status", [400, 404, 405, 501])
+async def test_the_check_is_content_with_a_server_that_only_streams(status: int) -> None:
+    async def only_streams(request: web.Request) -> web.Response:
+        asked = await request.json()
+        if request.path != "/v1/messages" or not asked.get("stream"):
+            return web.Response(status=status, text="not here")
+        return web.Response(body=says("H").whole, content_type="text/event-stream")
+
+    async with served(only_streams) as url, opened(url) as model:
+        assert f"fake at {url} answered a word" in await model.check()
+
+
 async def test_the_check_names_a_wrong_key() -> None:
     async with FakeModel() as server, opened(server.url, api_key=SecretStr("sk-wrong")) as model:
         with pytest.raises(ModelError, match="HTTP 401") as caught:
@@ -462,17 +488,9 @@ async def test_the_check_is_not_content_with_any_page() -> None:
     async def page(_: web.Request) -> web.Response:
         return web.Response(text="<html>It works!</html>", content_type="text/html")
 
-    app = web.Application()
-    app.router.add_post("/{any:.*}", page)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        async with opened(f"http://127.0.0.1:{runner.addresses[0][1]}") as model:
-            with pytest.raises(ModelError, match=r"model\.base_url"):
-                await model.check()
-    finally:
-        await runner.cleanup()
+    async with served(page) as url, opened(url) as model:
+        with pytest.raises(ModelError, match=r"model\.base_url"):
+            await model.check()
 
 
 async def test_the_real_model_has_no_label() -> None:
