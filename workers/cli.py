@@ -42,7 +42,7 @@ def worker(loaded: Loaded, concurrency: int | None) -> None:
     except asyncio.CancelledError:
         pass  # told to stop before there was anything to do
     except Unreachable as error:
-        raise Stop(f"Redis went away: {error}. Start it, or correct redis.url (REDIS_URL).") from None
+        raise Stop(f"Redis went away: {str(error).rstrip('.')}. Start it, or correct redis.url (REDIS_URL).") from None
     except (NoServer, WrongPartitions, Unfit, LookupError, NotADirectoryError) as error:
         raise Stop(f"{error}") from None
 

@@ -31,7 +31,9 @@ def status(settings: Settings, as_json: bool, dead: int) -> None:
     except NoServer as error:
         raise Stop(f"{error}.") from None
     except Unreachable as error:
-        raise Stop(f"Redis does not answer: {error}. Start it, or correct redis.url (REDIS_URL).") from None
+        raise Stop(
+            f"Redis does not answer: {str(error).rstrip('.')}. Start it, or correct redis.url (REDIS_URL)."
+        ) from None
     click.echo(json.dumps(asdict(seen), ensure_ascii=False) if as_json else _told(seen))
 
 

@@ -19,6 +19,16 @@ QUICK = {"lease_s": 1.5, "poll_s": 0.3, "send_timeout_s": 0.8}
 PROFILE = {"skills": ["*"], "tools": ["load_skill", "web_fetch", "current_time"], "instructions": "You are a test."}
 
 
+WITHIN_S = 240
+"""For a whole test on a busy machine. A wait within it fails first, and says for what."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(WITHIN_S))
+
+
 @dataclass
 class Stage:
     """Who plays in an end-to-end test."""

@@ -93,7 +93,7 @@ async def test_a_rolling_restart_under_load_resets_nobody_and_loses_nothing(stag
         await asyncio.gather(*sending)
     assert set(statuses) <= {200, 503}
     assert statuses[200] > 20
-    await stage.slack.until(lambda: len(stage.posts()) == statuses[200], 40)
+    await stage.slack.until(lambda: len(stage.posts()) == statuses[200])
 
 
 async def test_fifty_open_requests_at_the_stop_signal_are_answered_while_another_takes_the_new_ones(
@@ -150,7 +150,7 @@ async def test_pairs_at_two_gateways_at_once_get_one_turn_each(stage: Stage) -> 
                 for url, kind in zip(urls, ({}, plain), strict=True)
             ]
             assert set(await asyncio.gather(*pairs)) == {200}
-    await stage.slack.until(lambda: len(stage.posts()) >= 100, 40)
+    await stage.slack.until(lambda: len(stage.posts()) >= 100)
     assert sorted(stage.posts()) == sorted(f"re: n{number}" for number in range(100))
     outcomes = Counter(
         line["fields"]["outcome"]
@@ -182,7 +182,7 @@ async def test_a_gateway_killed_around_the_write_has_promised_nothing_and_the_re
         async def inboxes() -> int:
             return len([key async for key in redis.scan_iter(match=f"{stage.deskmate.prefix}:*:inbox")])
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while where == "before the answer" and not await inboxes():
                 await asyncio.sleep(0.01)
         gateway.kill()
@@ -248,14 +248,14 @@ async def test_a_full_redis_takes_nothing_new_and_what_it_has_is_answered(stage:
             return float(due[0][1])
 
         first_ms = await next_due_ms()
-        async with asyncio.timeout(15):  # what runs is renewed meanwhile, and neither lost nor counted as a death
+        async with asyncio.timeout(60):  # what runs is renewed meanwhile, and neither lost nor counted as a death
             while await next_due_ms() < first_ms + 2_000 * QUICK["lease_s"]:
                 await asyncio.sleep(0.05)
         hold.set()
-        await stage.slack.until(lambda: len(stage.posts()) == 4, 20)
+        await stage.slack.until(lambda: len(stage.posts()) == 4)
         await redis.config_set("maxmemory", "0")
         assert {await post(http, stage.hook, mention(number)) for number in range(8)} == {200}
-        await stage.slack.until(lambda: len(stage.posts()) == 8, 20)
+        await stage.slack.until(lambda: len(stage.posts()) == 8)
         assert stage.posts() == ["served"] * 8
         assert not stage.deskmate.running[-1].lines("claim lost")
         assert [one.process.returncode for one in stage.deskmate.running] == [None, None]
@@ -310,7 +310,7 @@ async def test_a_burst_far_above_the_limit_is_shed_and_what_was_accepted_is_answ
         statuses = await asyncio.gather(*(post(http, stage.hook, mention(number)) for number in range(100)))
     accepted = [number for number, status in enumerate(statuses) if status == 200]
     assert set(statuses) == {200, 503}
-    await stage.slack.until(lambda: len(stage.posts()) >= len(accepted), 40)
+    await stage.slack.until(lambda: len(stage.posts()) >= len(accepted))
     assert sorted(stage.posts()) == sorted(f"re: n{number}" for number in accepted)
     outcomes = Counter(line["fields"]["outcome"] for line in stage.deskmate.running[0].lines("message"))
     assert outcomes == {"new": len(accepted), "full": 100 - len(accepted)}

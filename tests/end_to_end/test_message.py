@@ -211,7 +211,7 @@ async def test_conversations_of_several_partitions_are_served_by_all_workers(sta
     )
     for number in range(12):
         await stage.slack.say(stage.hook, f"n{number}")
-    await stage.slack.until(lambda: len(stage.posts()) == 12, 20)
+    await stage.slack.until(lambda: len(stage.posts()) == 12)
     assert sorted(stage.posts()) == sorted(f"re n{number}" for number in range(12))
     served = [len(worker.lines("turn")) for worker in stage.deskmate.running[1:]]
     assert all(served), served

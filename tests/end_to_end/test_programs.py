@@ -75,7 +75,7 @@ async def test_a_report_is_made_from_what_the_model_meant(stage: Stage, tmp_path
         settings={"skills": {"folder": str(tmp_path / "org")}, "log": {"format": "json"}}, profile=profile
     )
     await stage.slack.say(stage.hook, "make it")
-    await stage.slack.until(lambda: "Here it is." in "".join(stage.posts()), 30)
+    await stage.slack.until(lambda: "Here it is." in "".join(stage.posts()))
     refused, made, hidden = results(stage.model.asked[-1])
     assert refused["is_error"]
     assert 'date: wanted a date YYYY-MM-DD, came "前天"' in refused["content"]
@@ -107,9 +107,9 @@ async def test_a_new_version_counts_from_the_next_turn(stage: Stage, tmp_path: P
     stage.model.answer_with(script)
     await stage.start(settings={"skills": {"folder": str(tmp_path / "org")}}, profile={"programs": ["*"]})
     said = await stage.slack.say(stage.hook, "one")
-    await stage.slack.until(lambda: "done" in "".join(stage.posts()), 30)
+    await stage.slack.until(lambda: "done" in "".join(stage.posts()))
     assert "old {" in results(stage.model.asked[-1])[0]["content"]
     await until(lambda: time.time() > (folder / "main.py").stat().st_mtime + CHECK_EVERY_S)
     await stage.slack.say(stage.hook, "two", thread_ts=said.ts)
-    await stage.slack.until(lambda: "".join(stage.posts()).count("done") == 2, 30)
+    await stage.slack.until(lambda: "".join(stage.posts()).count("done") == 2)
     assert "newer {" in results(stage.model.asked[-1])[1]["content"]

@@ -139,7 +139,7 @@ async def test_a_worker_killed_after_its_send_leaves_one_message_for_whoever_loo
     await chat.reply_to(said)
     stage.deskmate.running[-1].kill()
     await stage.deskmate.start_worker()
-    await chat.until(lambda: chat.repeated, 20)
+    await chat.until(lambda: chat.repeated)
     assert chat.repeated == [chat.taken[0].webhook_id]
     await chat.reply_to(await chat.say(hook, "more"))
     assert [one.text for one in chat.taken] == ["once", "once"]
@@ -164,7 +164,7 @@ async def test_a_consumer_in_trouble_gets_the_same_id_again_until_it_has_the_rep
     stage.model.answer_with(says("patience"))
     hook = await start(stage, chat)
     chat.next(**fault, times=2, on="reply.completed")
-    reply = await chat.reply_to(await chat.say(hook, "hello?"), 20)
+    reply = await chat.reply_to(await chat.say(hook, "hello?"))
     worker = stage.deskmate.running[-1]
     await until(lambda: bool(worker.lines("sent")))
     assert not chat.faults.waiting

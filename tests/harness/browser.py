@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -137,6 +138,8 @@ class Page:
         self._session = session
         self._loaded = asyncio.Event()
         self.errors: list[str] = []
+        self.expected: re.Pattern[str] | None = None
+        """Failed requests that a test is about, by what the console says of them; these are no errors."""
         self.requests: list[str] = []
 
     async def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -151,7 +154,9 @@ class Page:
         elif method == "Runtime.consoleAPICalled" and said["type"] in {"error", "assert"}:
             self.errors.append(str([one.get("value", one.get("description")) for one in said["args"]]))
         elif method == "Log.entryAdded" and said["entry"]["level"] == "error":
-            self.errors.append(f"{said['entry']['text']} {said['entry'].get('url', '')}")
+            complaint = f"{said['entry']['text']} {said['entry'].get('url', '')}"
+            if not (self.expected and self.expected.search(complaint)):
+                self.errors.append(complaint)
         elif method == "Network.requestWillBeSent":
             self.requests.append(said["request"]["url"])
 
@@ -160,12 +165,12 @@ class Page:
         answer = await self.ask("Page.navigate", url=url)
         assert not answer.get("errorText"), answer
         if "loaderId" in answer:  # else only the fragment has changed
-            await asyncio.wait_for(self._loaded.wait(), 20)
+            await asyncio.wait_for(self._loaded.wait(), 60)
 
     async def reload(self) -> None:
         self._loaded.clear()
         await self.ask("Page.reload")
-        await asyncio.wait_for(self._loaded.wait(), 20)
+        await asyncio.wait_for(self._loaded.wait(), 60)
 
     async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression; a promise is waited for."""
@@ -173,7 +178,7 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    async def until(self, expression: str, timeout_s: float = 10) -> Any:
+    async def until(self, expression: str, timeout_s: float = 60) -> Any:
         """The value of an expression as soon as it is truthy; true for a node. Between two documents it goes on."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -185,7 +190,7 @@ class Page:
                 raise AssertionError(f"never came: {expression}\nshown: {shown}\nerrors: {self.errors}")
             await asyncio.sleep(0.02)
 
-    async def until_shown(self, text: str, timeout_s: float = 10) -> None:
+    async def until_shown(self, text: str, timeout_s: float = 60) -> None:
         await self.until(f"document.querySelector('main').innerText.includes({json.dumps(text)})", timeout_s)
 
     async def texts(self, selector: str) -> list[str]:

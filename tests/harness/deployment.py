@@ -27,7 +27,7 @@ import yaml
 
 from gateway.children import leashed
 
-STOP_S = 30.0
+STOP_S = 60.0
 
 
 @dataclass

@@ -160,7 +160,7 @@ class FakeModel:
         """A new script, from the next request on."""
         self._next = self._follow(script)
 
-    async def until(self, holds: Callable[[], bool], *, within_s: float = 10.0) -> None:
+    async def until(self, holds: Callable[[], bool], *, within_s: float = 60.0) -> None:
         """Wait until it holds; looked at whenever a request comes or an answer ends."""
         async with asyncio.timeout(within_s), self._changed:
             await self._changed.wait_for(holds)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-async def until(holds: Callable[[], bool], within_s: float = 10.0) -> None:
+async def until(holds: Callable[[], bool], within_s: float = 60.0) -> None:
     """Wait for a condition that gives no event. Raises `TimeoutError`."""
     async with asyncio.timeout(within_s):
         while not holds():

@@ -231,13 +231,13 @@ class SlackTwin:
                 break
         return statuses
 
-    async def until(self, condition: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+    async def until(self, condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
         """Wait until the condition holds; it is looked at whenever a call was taken."""
         async with asyncio.timeout(timeout_s), self._changed:
             await self._changed.wait_for(condition)
         return condition()
 
-    async def reply_to(self, said: Said, timeout_s: float = 10.0) -> Message:
+    async def reply_to(self, said: Said, timeout_s: float = 60.0) -> Message:
         """The first message of ours after what was said, where it belongs."""
         thread = None if said.channel.startswith("D") and not said.thread_ts else said.thread_ts or said.ts
 

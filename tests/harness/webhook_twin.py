@@ -168,13 +168,13 @@ class WebhookTwin:
                 break
         return statuses
 
-    async def until(self, condition: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+    async def until(self, condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
         """Wait until the condition holds; it is looked at whenever something came in."""
         async with asyncio.timeout(timeout_s), self._changed:
             await self._changed.wait_for(condition)
         return condition()
 
-    async def reply_to(self, said: Said, timeout_s: float = 10.0) -> Taken:
+    async def reply_to(self, said: Said, timeout_s: float = 60.0) -> Taken:
         """The first part of the reply to what was said."""
 
         def found() -> Taken | None:
