@@ -8,10 +8,11 @@ can mention anybody. Source: "Formatting message text" in Slack's developer docu
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 from urllib.parse import urlsplit
+
+from gateway.columns import width
 
 ZERO_WIDTH: Final = "\u200b"
 
@@ -231,12 +232,12 @@ def _table(lines: list[str], at: int) -> tuple[int, list[str]]:
     rows = [_cells(line) for line in (lines[at], *lines[at + 2 : end])]
     columns = len(rows[0])
     rows = [(row + [""] * columns)[:columns] for row in rows]
-    widths = [max(_width(row[column]) for row in rows) for column in range(columns)]
+    widths = [max(width(row[column]) for row in rows) for column in range(columns)]
     shown = [
-        " | ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        " | ".join(cell + " " * (room - width(cell)) for cell, room in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    return end, [shown[0], "-+-".join("-" * width for width in widths), *shown[1:]]
+    return end, [shown[0], "-+-".join("-" * room for room in widths), *shown[1:]]
 
 
 def _cells(line: str) -> list[str]:
@@ -263,11 +264,3 @@ def _plain(cell: str) -> str:
     cell = re.sub(r"(`+)(.+?)\1", r"\2", cell)
     cell = re.sub(r"(\*\*|__|~~)(?=\S)(.+?)(?<=\S)\1", r"\2", cell)
     return cell.replace("```", f"``{ZERO_WIDTH}`")
-
-
-def _width(text: str) -> int:
-    """Columns in a monospaced font: Chinese signs and emoji take two, combining marks none."""
-    return sum(
-        0 if unicodedata.category(one) in {"Mn", "Me", "Cf"} else 2 if unicodedata.east_asian_width(one) in "WF" else 1
-        for one in text
-    )

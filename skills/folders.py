@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import struct
+import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,11 +22,14 @@ CATEGORIES_MAX: Final = 4
 """How deep a skill may lie in folders that only sort."""
 FILES_MAX: Final = 1_000
 MAIN: Final = "main.py"
+PROGRAM: Final = frozenset({MAIN, schemas.NAME})
+"""A skill that has both is a tool too."""
 BUNDLE_MAX_BYTES: Final = 32 * 1_024 * 1_024
 _IGNORED: Final = {"__pycache__", "node_modules"}
 
-Mark = tuple[int, int, int, int]
-"""What a file's or folder's entry looked like: inode, size, times of content and of entry."""
+Mark = bytes
+"""What a file's or folder's entry looked like: inode, size, times of content and of entry, packed: a third of a tuple."""
+_MARK: Final = struct.Struct("=QQqq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,8 @@ class Skill:
     warnings: tuple[str, ...] = ()
     program: Schema | None = None
     """What its program takes, where it has one: main.py, and a schema.json that can be used."""
+    no_program: str = ""
+    """Why it is a plain skill, though it has a file of a program."""
 
     @property
     def body(self) -> str:
@@ -123,6 +130,14 @@ def read_root(root: Root, allowed: Sequence[Path], before: Sequence[Reading]) ->
     return tuple(_one_for_each_id(sorted(walk.readings, key=lambda one: (ids.key(one.id), one.id))))
 
 
+def read_one(folder: Path, tier: str) -> Reading:
+    """The one skill that lies in `folder`, under the folder's name as its id."""
+    place = os.path.realpath(folder)
+    walk = _Walk(Root(tier, Path(place).parent), [place], {})
+    walk.sort_through(place, (unicodedata.normalize("NFC", Path(place).name),))
+    return walk.readings[0]
+
+
 class _Walk:
     """One way through a tier's folders."""
 
@@ -150,7 +165,7 @@ class _Walk:
         for entry in entries:
             if entry.name.startswith(".") or entry.name in _IGNORED:
                 continue
-            inner = (*parts, unicodedata.normalize("NFC", entry.name))
+            inner = (*parts, sys.intern(unicodedata.normalize("NFC", entry.name)))
             if entry.is_symlink():
                 self.links.append((entry.path, inner))
             elif entry.is_dir() and len(inner) <= CATEGORIES_MAX + 1:
@@ -216,7 +231,12 @@ def _one_for_each_id(readings: Iterable[Reading]) -> Iterator[Reading]:
 
 def _mark(path: str) -> Mark:
     stat = os.stat(path)  # noqa: PTH116 - tens of thousands in one check; a Path each would double it
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+    return _MARK.pack(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+def _size(mark: Mark) -> int:
+    size: int = _MARK.unpack(mark)[1]
+    return size
 
 
 def _entries(folder: str, links: list[str]) -> Iterator[tuple[str, Mark]]:
@@ -239,10 +259,10 @@ def _entries(folder: str, links: list[str]) -> Iterator[tuple[str, Mark]]:
 def _read_skill(name: str, tier: str, folder: str, marks: Mapping[str, Mark], links: Sequence[str]) -> Skill:
     if reason := ids.fault(name):
         raise BrokenSkill("id", f"a folder's name can't be an id: {reason}")
-    if str(Path(folder, document.NAME)) in links:
+    if f"{folder}{os.sep}{document.NAME}" in links:
         raise BrokenSkill("link", f"{document.NAME} is a link")
     paths = [path for path in marks if not path.endswith(os.sep)]
-    size = sum(marks[path][1] for path in paths)
+    size = sum(_size(marks[path]) for path in paths)
     if len(paths) > FILES_MAX or size > BUNDLE_MAX_BYTES:
         limits = f"{FILES_MAX:,} files of {BUNDLE_MAX_BYTES:,} bytes in all"
         raise BrokenSkill("bundle_too_large", f"{len(paths):,} files of {size:,} bytes, allowed are {limits}")
@@ -252,7 +272,7 @@ def _read_skill(name: str, tier: str, folder: str, marks: Mapping[str, Mark], li
     parsed: Document | None = None
     schema = b""
     for path in sorted(paths):
-        inner = unicodedata.normalize("NFC", os.path.relpath(path, folder).replace(os.sep, "/"))
+        inner = unicodedata.normalize("NFC", path[len(folder) + 1 :].replace(os.sep, "/"))
         raw, runs = read_file(path)
         file = File(inner, path, len(raw), hashlib.sha256(raw).hexdigest())
         bundle.update(f"{len(inner.encode())}:{inner} {'x' if runs else '-'} {file.hash}\n".encode())
@@ -265,30 +285,35 @@ def _read_skill(name: str, tier: str, folder: str, marks: Mapping[str, Mark], li
             schema = raw if inner == schemas.NAME else schema
     if parsed is None:
         raise BrokenSkill("no_file", f"{document.NAME} is no file")
-    program = _program(files, schema, warnings)
-    return Skill(name, tier, Path(folder), parsed, files, bundle.hexdigest(), tuple(warnings), program)
+    return Skill(name, tier, Path(folder), parsed, files, bundle.hexdigest(), tuple(warnings), *_program(files, schema))
 
 
-def _program(files: Mapping[str, File], schema: bytes, warnings: list[str]) -> Schema | None:
-    """A program needs both files; with one of them, or a schema that is none, the skill is a plain one."""
-    there = [name for name in (MAIN, schemas.NAME) if name in files]
+def _program(files: Mapping[str, File], schema: bytes) -> tuple[Schema | None, str]:
+    """What its program takes, or why it has none; neither for a skill with no file of a program."""
+    there = PROGRAM & files.keys()
     if len(there) == 1:
-        warnings.append(f"{there[0]} alone is no program: {MAIN} and {schemas.NAME} belong together")
-    if len(there) < 2:
-        return None
+        return None, f"{min(there)} alone is no program: {MAIN} and {schemas.NAME} belong together"
+    if not there:
+        return None, ""
     try:
-        return schemas.read(schema)
+        return schemas.read(schema), ""
     except BrokenSchema as error:
-        warnings.append(f"its program is not offered: {schemas.NAME}: {error}")
-        return None
+        return None, f"its program is not offered: {schemas.NAME}: {error}"
 
 
 def read_file(path: str) -> tuple[bytes, bool]:
     """The bytes of a file that is no link, and whether it may be run. Raises `OSError`."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as file:
-        raw = file.read(BUNDLE_MAX_BYTES + 1)
-        runs = os.fstat(handle).st_mode & 0o111 != 0
+    try:
+        stat = os.fstat(handle)
+        # One more than there should be: a read that comes back shorter has met the end. Only a file that grows, or one
+        # whose size the system does not tell, takes another.
+        raw = os.read(handle, wanted := min(stat.st_size, BUNDLE_MAX_BYTES) + 1)
+        if len(raw) == wanted:
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                raw += file.read(BUNDLE_MAX_BYTES + 1 - wanted)
+    finally:
+        os.close(handle)
     if len(raw) > BUNDLE_MAX_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
-    return raw, runs
+    return raw, stat.st_mode & 0o111 != 0

@@ -6,13 +6,15 @@ aliases, several documents and keys that are no text are refused; depth is bound
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
 DEPTH_MAX: Final = 32
+_SHORT: Final = 32
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where PyYAML was built with it: seven times as fast."""
 
@@ -37,9 +39,10 @@ class Duplicate:
 def read(text: str) -> tuple[Any, list[Duplicate]]:
     """The one value in `text` (`None` if there is none) and the keys met twice. Raises `YamlFault`."""
     duplicates: list[Duplicate] = []
-    events = yaml.parse(text, Loader=_LOADER)
+    loader = None
     try:
-        value = _document(events, duplicates)
+        loader = _LOADER(text)
+        value = _document(loader.get_event, duplicates)
     except yaml.reader.ReaderError as error:
         # Its own str() says where in a text that we cut, and differs between the two loaders.
         raise YamlFault(f"{error.reason} (U+{_code(error.character):04X})", _line_of(text, error)) from error
@@ -48,43 +51,47 @@ def read(text: str) -> tuple[Any, list[Duplicate]]:
         raise YamlFault(error.problem or error.context or "no valid YAML", mark.line + 1 if mark else 1) from error
     except yaml.YAMLError as error:
         raise YamlFault(str(error), 1) from error
+    finally:
+        if loader:
+            loader.dispose()
     return value, duplicates
 
 
-def _document(events: Iterator[yaml.Event], duplicates: list[Duplicate]) -> Any:
-    next(events)  # the stream begins
-    if isinstance(next(events), yaml.StreamEndEvent):
+def _document(next_event: Callable[[], yaml.Event], duplicates: list[Duplicate]) -> Any:
+    next_event()  # the stream begins
+    if isinstance(next_event(), yaml.StreamEndEvent):
         return None
-    value = _value(next(events), events, duplicates, 0)
-    next(events)  # the document ends
-    event = next(events)
+    value = _value(next_event(), next_event, duplicates, 0)
+    next_event()  # the document ends
+    event = next_event()
     if not isinstance(event, yaml.StreamEndEvent):
         raise YamlFault("a second document begins", _line(event))
     return value
 
 
-def _value(event: yaml.Event, events: Iterator[yaml.Event], duplicates: list[Duplicate], depth: int) -> Any:
+def _value(event: yaml.Event, next_event: Callable[[], yaml.Event], duplicates: list[Duplicate], depth: int) -> Any:
     if isinstance(event, yaml.AliasEvent):
         raise YamlFault("aliases (*name) are not allowed", _line(event))
     if not isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) or event.tag is not None:
         raise YamlFault("tags (!name) are not allowed", _line(event))
     if isinstance(event, yaml.ScalarEvent):
-        return event.value
+        # Names of fields, licences, versions, tags: the same few stand in thousands of files, and are kept once.
+        return sys.intern(event.value) if len(event.value) <= _SHORT else event.value
     if depth == DEPTH_MAX:
         raise YamlFault(f"nested deeper than {DEPTH_MAX} levels", _line(event))
     if isinstance(event, yaml.SequenceStartEvent):
         items = []
-        while not isinstance(event := next(events), yaml.SequenceEndEvent):
-            items.append(_value(event, events, duplicates, depth + 1))
+        while not isinstance(event := next_event(), yaml.SequenceEndEvent):
+            items.append(_value(event, next_event, duplicates, depth + 1))
         return items
     mapping: dict[str, Any] = {}
-    while not isinstance(event := next(events), yaml.MappingEndEvent):
-        key = _value(event, events, duplicates, depth + 1)
+    while not isinstance(event := next_event(), yaml.MappingEndEvent):
+        key = _value(event, next_event, duplicates, depth + 1)
         if not isinstance(key, str):
             raise YamlFault("a key must be text", _line(event))
         if key in mapping:
             duplicates.append(Duplicate(key, _line(event)))
-        mapping[key] = _value(next(events), events, duplicates, depth + 1)
+        mapping[key] = _value(next_event(), next_event, duplicates, depth + 1)
     return mapping
 
 

@@ -1,14 +1,18 @@
-"""Ids of skills and names of their files: which are allowed, and which count as the same."""
+"""Ids of skills and names of their files: which are allowed, which count as the same, and which look the same."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import cache
+from importlib import resources
 from typing import Final
 
 PART_MAX: Final = 64
 
+_PLAIN: Final = re.compile(r"(?=[^.])[a-zA-Z0-9._-]{1,64}")
+"""What nearly all parts look like: allowed, and quickly seen."""
 _INVISIBLE: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -17,7 +21,28 @@ _INVISIBLE: Final = re.compile(
 
 def key(text: str) -> str:
     """What is compared: two ids with the same key are the same id (`Report`, `ｒｅｐｏｒｔ`)."""
-    return unicodedata.normalize("NFKC", text).casefold().strip()
+    return (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold().strip()
+
+
+def skeleton(text: str) -> str:
+    """What is left when all that looks alike is one: two different ids with the same skeleton can be mistaken.
+
+    As UTS 39 has it, on `key`: `web-access` with a Cyrillic `а`, `report-1` and `report-l`, `modern` and `modem`.
+    """
+    decomposed = unicodedata.normalize("NFD", key(text)).translate(_lookalikes())
+    return unicodedata.normalize("NFD", decomposed)
+
+
+def looks_like(character: str) -> str:
+    """What a letter can be taken for, itself if nothing else."""
+    return _lookalikes().get(ord(character), character)
+
+
+@cache
+def _lookalikes() -> dict[int, str]:
+    lines = resources.files("skills").joinpath("lookalikes.txt").read_text("utf-8").splitlines()
+    pairs = (line.split(" ", 1) for line in lines if not line.startswith("#"))
+    return {ord(source): shown for shown, sources in pairs for source in sources}
 
 
 def fitting(patterns: Sequence[str]) -> re.Pattern[str]:
@@ -31,6 +56,8 @@ def fault(path: str) -> str | None:
 
 
 def _part_fault(part: str) -> str | None:
+    if _PLAIN.fullmatch(part):
+        return None
     if not 1 <= len(part) <= PART_MAX:
         return f"{part[:PART_MAX]!r}: a part of a name has 1 to {PART_MAX} characters"
     if part[0] == ".":

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Final
 
 from skills.document import DESCRIPTION_MAX, cut_at_word
@@ -43,9 +42,15 @@ def lay_out(catalogue: Catalogue, max_tokens: int) -> Index:
     skills = catalogue.skills
     if not skills:
         return Index("", 0, 0, 0)
+    room = max_tokens - tokens(_text([]))
+    names = [_line(skill, "") for skill in skills]
+    if not _fits(names, room):
+        room -= tokens(_rest(len(names), len(names)) + "\n")
+        used = accumulate(tokens(line + "\n") for line in names)
+        shown = sum(1 for _ in takewhile(lambda so_far: so_far <= room, used))
+        return Index(_text([*names[:shown], _rest(shown, len(names))]), len(skills), shown, len(skills))
     described = [_described(skill) for skill in skills]
     longest = max(len(one) for one in described)
-    room = max_tokens - tokens(_text([]))
 
     def lines(limit: int) -> list[str]:
         return [_line(skill, cut_at_word(one, limit)) for skill, one in zip(skills, described, strict=True)]
@@ -55,12 +60,6 @@ def lay_out(catalogue: Catalogue, max_tokens: int) -> Index:
 
     if _fits(whole := lines(longest), room):
         return Index(_text(whole), len(skills), len(skills), 0)
-    names = lines(0)
-    if not _fits(names, room):
-        room -= tokens(_rest(len(names), len(names)) + "\n")
-        used = list(accumulate(tokens(line + "\n") for line in names))
-        shown = bisect_right(used, room)
-        return Index(_text([*names[:shown], _rest(shown, len(names))]), len(skills), shown, shortened(0))
     low = 0
     for limit in range(longest.bit_length() - 1, -1, -1):
         longer = low + (1 << limit)
@@ -76,7 +75,7 @@ def tokens(text: str) -> float:
 
 
 def _fits(lines: list[str], room: float) -> bool:
-    return sum(tokens(line) + 0.25 for line in lines) <= room
+    return tokens("\n".join(lines)) + 0.25 <= room
 
 
 def _text(lines: list[str]) -> str:

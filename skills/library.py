@@ -11,6 +11,7 @@ import difflib
 import hashlib
 import heapq
 import logging
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -157,28 +158,43 @@ def scan(roots: Sequence[Root], previous: Library | None = None) -> Library:
             raise NotADirectoryError(f"skills.folder: {root.path} is no folder")
     in_force: dict[str, Skill] = {}
     shadowed: list[Shadowed] = []
+    seen: dict[str, str] = {}
+    faults = [fault for reading in _all(readings) for fault in reading.faults]
     for skill in (reading.skill for reading in _all(readings)):
         if skill:
-            key = ids.key(skill.id)
+            key = sys.intern(ids.key(skill.id))
+            if seen.setdefault(ids.skeleton(key), key) != key:
+                faults.append(_look_alike(skill, in_force[seen[ids.skeleton(key)]]))
+                continue
             if key in in_force:
                 shadowed.append(Shadowed(in_force[key], by=skill))
             in_force[key] = skill
     in_force = dict(sorted(in_force.items()))
-    faults = tuple(fault for reading in _all(readings) for fault in reading.faults)
-    warnings += [f"{skill.id}: {one}" for skill in in_force.values() for one in skill.warnings]
+    warnings += [
+        f"{skill.id}: {one}" for skill in in_force.values() for one in (*skill.warnings, skill.no_program) if one
+    ]
     owners = _owners(in_force, warnings)
-    return Library(in_force, tuple(shadowed), faults, tuple(warnings), owners, readings)
+    return Library(in_force, tuple(shadowed), tuple(faults), tuple(warnings), owners, readings)
+
+
+def _look_alike(skill: Skill, first: Skill) -> Fault:
+    """Whoever was there first keeps its looks: an earlier tier, or an earlier id in the order of the index."""
+    reason = f"its id looks like {first.id} ({first.tier}) and is another"
+    return Fault(skill.id, skill.tier, skill.folder, "look_alike", reason)
 
 
 def _owners(skills: Mapping[str, Skill], warnings: list[str]) -> dict[str, str]:
     """Who answers to which alias. One that is claimed twice, or is somebody's id, belongs to nobody."""
     claims: dict[str, list[str]] = {}
+    looks = {ids.skeleton(key): key for key in skills} if any(one.document.aliases for one in skills.values()) else {}
     for key, skill in skills.items():
         for alias in dict.fromkeys(ids.key(one) for one in skill.document.aliases):
             if reason := ids.fault(alias):
                 warnings.append(f"{skill.id}: alias {reason}")
             elif alias in skills and alias != key:
                 warnings.append(f"{skill.id}: alias {alias!r} is the id of another skill")
+            elif looks.get(ids.skeleton(alias), key) != key:
+                warnings.append(f"{skill.id}: alias {alias!r} looks like the id of another skill")
             else:
                 claims.setdefault(alias, []).append(key)
     for alias, keys in claims.items():

@@ -62,6 +62,17 @@ def part(text: str, offset: int, max_bytes: int) -> Part:
     return Part(text[offset:end], offset, len(text), tuple(one for one in headings if one.offset >= end))
 
 
+def prose(text: str) -> str:
+    """The text without its code blocks."""
+    kept: list[str] = []
+    was_in_code = False
+    for line in _lines(text):
+        if not (was_in_code or line.in_code):
+            kept.append(text[line.start : line.end])
+        was_in_code = line.in_code
+    return "".join(kept)
+
+
 @dataclass(frozen=True, slots=True)
 class _Line:
     start: int

@@ -9,15 +9,11 @@ from __future__ import annotations
 import hashlib
 import mimetypes
 from dataclasses import dataclass
-from typing import Final
 
-from skills import ids, parts, schemas
+from skills import ids, parts
 from skills.document import FILE_MAX_BYTES
-from skills.folders import MAIN, File, Skill, read_file
+from skills.folders import PROGRAM, File, Skill, read_file
 from skills.parts import Part
-
-_PROGRAM: Final = {MAIN, schemas.NAME}
-"""A skill that has them is a tool too; what is beside them is its code and its examples."""
 
 
 class FileRefused(LookupError):
@@ -41,8 +37,8 @@ class Binary:
 
 
 def readable(skill: Skill) -> tuple[File, ...]:
-    """The files of a skill that a model may read, in order of their paths."""
-    is_program = not _PROGRAM.isdisjoint(skill.files)
+    """The files of a skill that a model may read, in order of their paths. Of a program, not its code and its examples."""
+    is_program = not PROGRAM.isdisjoint(skill.files)
     return tuple(
         file for path, file in sorted(skill.files.items()) if not (is_program and _is_code(path)) and "/." not in path
     )

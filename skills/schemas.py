@@ -54,6 +54,10 @@ class BrokenSchema(ValueError):
     """The schema can't be used. `str()` says where and why."""
 
 
+class OutsideSchema(BrokenSchema):
+    """It refers to another document."""
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """What a program takes."""
@@ -184,7 +188,7 @@ def _check_reference(place: str, part: Mapping[str, Any], root: Mapping[str, Any
 
 def _pointed(target: Any, root: Mapping[str, Any]) -> Any:
     if not isinstance(target, str) or not target.startswith("#"):
-        raise BrokenSchema(f"$ref {json.dumps(target)}: wanted a place in this file, such as #/$defs/day")
+        raise OutsideSchema(f"$ref {json.dumps(target)}: wanted a place in this file, such as #/$defs/day")
     found: Any = root
     for step in target.removeprefix("#").split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")

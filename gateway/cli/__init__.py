@@ -61,8 +61,8 @@ COMMANDS: Final = {
     "Look after it": {
         "doctor": _Command("gateway.cli.doctor:doctor", "Check everything that it needs, and say what to do."),
         "status": _Command("gateway.cli.status:status", "What runs, what waits, what was given up."),
+        "skills": _Command("gateway.cli.skills:skills", "List, show, check, try and test skills."),
         "config": _Command("gateway.cli.config:config", "Check and show the settings."),
-        "skills": _Command("gateway.cli.skills:skills", "Test the programs of skills."),
         "rq": _Command("gateway.cli.rq:rq", "RQ's own command line, with our names of keys."),
         "redis": _Command("gateway.cli.redis:redis", "The embedded server and its folder."),
     },

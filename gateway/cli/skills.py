@@ -1,99 +1,223 @@
-"""`deskmate skills`: look after the skills there are."""
+"""`deskmate skills`: what there is, what stands in it, what is wrong with it, which of it a model would load, and whether
+its programs do what their examples say.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import importlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import click
 
+from config.checks import nearest
 from config.loading import Loaded
+from config.profiles import DEFAULT, Profile
 from config.settings import environment
-from gateway.cli import Stop, pass_loaded
-from skills import examples, library
-from skills.examples import BrokenExample, Outcome
-from skills.folders import Skill
-from skills.library import Library, SkillNotFound
+from gateway.cli import Stop, examples, pass_loaded
+from gateway.columns import padded, widths
+from gateway.skill_table import behind, counted, lay_out, rows
+from skills import document, lint, visible
+from skills.findings import Finding
+from skills.folders import Fault, Skill, read_file
+from skills.library import Library, SkillNotFound, roots, scan
 from skills.programs import Grant, Programs
 
-SHOWN_CHARACTERS = 2_000
+WIDE: Final = 160
+"""Columns where nothing is known of the terminal, as in a pipe."""
 
 
 @click.group()
 def skills() -> None:
-    """Look after the skills there are."""
+    """List, show, check, try and test skills."""
+
+
+profile_option = click.option("--profile", "profile_name", default=DEFAULT, show_default=True, help="For whom.")
+
+
+@skills.command("list")
+@click.option("--width", type=click.IntRange(1, 1_000), help="Columns. [default: as the terminal]")
+@profile_option
+@pass_loaded
+def list_(loaded: Loaded, width: int | None, profile_name: str) -> None:
+    """List all skills: which are in force for a profile, and why the others are not."""
+    library, profile = _library(loaded), _profile(loaded, profile_name)
+    found = rows(library, library.catalogue(profile.skills), f"not in the profile {profile_name}")
+    columns = width or shutil.get_terminal_size((WIDE, 24)).columns
+    for piece in lay_out(found, columns) if found else ():
+        click.echo(piece)
+    for line in (*behind(library), *library.warnings):
+        click.echo(line)
+    counts = counted(found)
+    broken = f", {counts['✗']} broken" if counts["✗"] else ""
+    click.echo(f"{counts['●']} of {len(library.skills)} skills in force in the profile {profile_name}{broken}.")
 
 
 @skills.command()
-@click.argument("skill_id", metavar="[ID]", required=False)
-@click.option("--profile", "profile_name", default="default", show_default=True, help="Whose time zone and variables.")
+@click.argument("name", metavar="ID")
 @pass_loaded
-def test(loaded: Loaded, skill_id: str | None, profile_name: str) -> None:
+def show(loaded: Loaded, name: str) -> None:
+    """Show the exact text of a skill, hidden characters named, with its files and what lint says about it."""
+    library = _library(loaded)
+    try:
+        skill = library.catalogue(["*"]).find(name)
+    except SkillNotFound as error:
+        if fault := next((one for one in library.faults if one.id == name), None):
+            raise Stop(f"{name} is broken: {fault}\n\n{_text_of(fault)}".rstrip()) from None
+        raise Stop(str(error)) from None
+    for line in _shown(skill, loaded.settings.skills.body_max_bytes):
+        click.echo(line)
+
+
+@skills.command("lint")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a skill, each on a line of its own.")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.pass_context
+def lint_(ctx: click.Context, as_json: bool, paths: tuple[Path, ...]) -> None:
+    """Check skills: a skill's folder, its SKILL.md, or a folder of skills. Needs no settings.
+
+    Exit code 1 if one does not load or shows signs of harm; 0 if there is only advice.
+    """
+    try:
+        verdicts = lint.lint(paths)
+    except FileNotFoundError as error:
+        raise Stop(f"There is no {error}.", 2) from None
+    except NotADirectoryError as error:
+        raise Stop(f"{error} is no skill: wanted are a folder, or a {document.NAME}.", 2) from None
+    for verdict in verdicts:
+        if as_json:
+            click.echo(json.dumps(verdict.as_json(), ensure_ascii=False))
+        else:
+            for line in _told(verdict):
+                click.echo(line)
+    if not as_json:
+        advice = sum(len(verdict.findings) for verdict in verdicts if verdict.loads)
+        click.echo(f"{len(verdicts)} skills: {sum(one.loads for one in verdicts)} load, {advice} findings.")
+    if any(not one.loads or any(finding.danger for finding in one.findings) for one in verdicts):
+        ctx.exit(1)
+
+
+@skills.command()
+@click.argument("text", required=False)
+@click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Sentences, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a sentence.")
+@profile_option
+@pass_loaded
+def probe(loaded: Loaded, text: str | None, file: Path | None, as_json: bool, profile_name: str) -> None:
+    """See which skills the model would load for a sentence, by asking it.
+
+    A line of the file is `sentence`, or `sentence => id, id` with the skills that are expected, `=> -` for none. Lines
+    that begin with # are left out. With expectations, precision and recall are counted over all of them.
+    """
+    if (text is None) == (file is None):
+        raise click.UsageError("Give either a sentence or --file.")
+    lines = [text] if text is not None else file.read_text("utf-8-sig").splitlines() if file else []
+    # By name: nothing else of the gateway loads the model's SDK.
+    probing: Any = importlib.import_module("workers.probe")
+    failure: type[Exception] = importlib.import_module("workers.models").ModelError
+    library, profile = _library(loaded), _profile(loaded, profile_name)
+    try:
+        cases = probing.read_cases(lines, library.catalogue(profile.skills))
+        results = asyncio.run(probing.probe(loaded.settings, profile, library.catalogue(profile.skills), cases))
+    except (LookupError, ValueError) as error:
+        raise Stop(str(error), 2) from None
+    except failure as error:
+        raise Stop(f"The model gave no answer: {error}") from None
+    for result in results:
+        click.echo(json.dumps(result.as_json(), ensure_ascii=False) if as_json else str(result))
+    if score := probing.score(results):
+        click.echo(json.dumps(score.as_json()) if as_json else str(score))
+
+
+@skills.command()
+@click.argument("name", metavar="[ID]", required=False)
+@click.option("--profile", "profile_name", default=DEFAULT, show_default=True, help="Whose time zone and variables.")
+@pass_loaded
+def test(loaded: Loaded, name: str | None, profile_name: str) -> None:
     """Run the examples of skills that are programs, and say what came where something else was expected.
 
     Without ID, those of all. Exit code 1 if one fails.
     """
-    profile = loaded.profiles.get(profile_name)
-    if profile is None:
-        raise Stop(f"There is no profile {profile_name!r}. There are: {', '.join(sorted(loaded.profiles))}.")
-    try:
-        found = library.scan(library.roots(loaded.settings.skills))
-    except NotADirectoryError as error:
-        raise Stop(str(error)) from None
-    grant = Grant(ZoneInfo(profile.timezone), frozenset(profile.program_env))
+    library, profile = _library(loaded), _profile(loaded, profile_name)
+    chosen = [_program(library, name)] if name else [one for one in library.skills.values() if one.program]
     programs = Programs(loaded.settings.skills, loaded.settings.data / "programs", environment(), loaded.secret_values)
-    chosen = [_program(found, skill_id)] if skill_id else _all_programs(found)
-    passed, failed = asyncio.run(_run(programs, chosen, grant))
-    if skill_id and not passed + failed:
+    grant = Grant(ZoneInfo(profile.timezone), frozenset(profile.program_env))
+    passed, failed = asyncio.run(examples.run(programs, chosen, grant))
+    if name and not passed + failed:
         raise Stop(f"{chosen[0].id} has no examples: put NAME.input.json and NAME.expected.json into examples/.")
     if failed:
         raise Stop(f"{failed} of {passed + failed} examples failed.")
     click.echo(f"{passed} example{'s' if passed != 1 else ''} passed." if passed else "There are no examples.")
 
 
-def _program(found: Library, skill_id: str) -> Skill:
+def _library(loaded: Loaded) -> Library:
     try:
-        skill = found.catalogue(["*"]).find(skill_id)
+        return scan(roots(loaded.settings.skills))
+    except NotADirectoryError as error:
+        raise Stop(f"{error}.") from None
+
+
+def _profile(loaded: Loaded, name: str) -> Profile:
+    if name not in loaded.profiles:
+        there = sorted(loaded.profiles)
+        close = nearest(name, there)
+        raise Stop(
+            f"There is no profile {name!r}; "
+            + (f"did you mean {close}?" if close else f"there are: {', '.join(there)}.")
+        )
+    return loaded.profiles[name]
+
+
+def _program(library: Library, name: str) -> Skill:
+    try:
+        skill = library.catalogue(["*"]).find(name)
     except SkillNotFound as error:
         raise Stop(str(error)) from None
     if skill.program is None:
-        why = "; ".join(skill.warnings) or "it needs main.py and schema.json"
-        raise Stop(f"{skill.id} is no program: {why}.")
+        raise Stop(f"{skill.id} is no program: {skill.no_program or 'it needs main.py and schema.json'}.")
     return skill
 
 
-def _all_programs(found: Library) -> list[Skill]:
-    return [skill for skill in found.skills.values() if skill.program is not None]
+def _shown(skill: Skill, body_max_bytes: int) -> Iterator[str]:
+    yield f"{skill.id}  ({skill.tier}, {skill.folder})"
+    yield f"hash {skill.hash}"
+    sizes = [(path, f"{file.size_bytes:,} bytes") for path, file in sorted(skill.files.items())]
+    yield "files:" if sizes else "files: none but SKILL.md"
+    room = widths(sizes)[0] if sizes else 0
+    yield from (f"  {padded(path, room)}  {size}" for path, size in sizes)
+    findings = list(lint.inspect(skill, body_max_bytes))
+    yield "findings:" if findings else "findings: none"
+    yield from _listed(findings)
+    yield f"{document.NAME}:"
+    yield visible.visible(_read(skill.folder / document.NAME))
 
 
-async def _run(programs: Programs, chosen: Sequence[Skill], grant: Grant) -> tuple[int, int]:
-    passed = failed = 0
-    for skill in chosen:
-        try:
-            outcomes = await examples.outcomes(programs, skill, grant)
-        except BrokenExample as error:
-            click.echo(f"{click.style('FAIL', fg='red')}  {error}")
-            failed += 1
-            continue
-        if not outcomes:
-            click.echo(f"{click.style('none', fg='yellow')}  {skill.id}: no examples")
-        for outcome in outcomes:
-            _show(skill, outcome)
-            passed += outcome.passed
-            failed += not outcome.passed
-    return passed, failed
+def _told(verdict: lint.Verdict) -> Iterator[str]:
+    mark = "✗" if not verdict.loads else "!" if any(one.danger for one in verdict.findings) else "●"
+    yield f"{mark} {visible.visible(verdict.id)}  {verdict.path}"
+    yield from _listed(verdict.findings)
 
 
-def _show(skill: Skill, outcome: Outcome) -> None:
-    about = f"{skill.id}: {outcome.example.name}"
-    if outcome.passed:
-        click.echo(f"{click.style('ok  ', fg='green')}  {about} ({outcome.took_ms} ms)")
-        return
-    click.echo(f"{click.style('FAIL', fg='red')}  {about}")
-    parts = {"input": outcome.example.given, "expected": outcome.example.expected, "came": outcome.came}
-    parts |= {"printed": outcome.chatter} if outcome.chatter else {}
-    for title, text in parts.items():
-        click.echo(f"      {title}:")
-        for line in examples.shown(text, SHOWN_CHARACTERS):
-            click.echo(f"        {line}")
+def _listed(findings: Sequence[Finding]) -> list[str]:
+    """Signs of harm first."""
+    ordered = sorted(findings, key=lambda one: not one.danger)
+    return [
+        f"  {'!' if one.danger else '-'} {one.file}:{one.line}: {one.kind}: {visible.visible(one.text)}"
+        for one in ordered
+    ]
+
+
+def _text_of(fault: Fault) -> str:
+    return visible.visible(_read(fault.place)) if fault.place.is_file() else ""
+
+
+def _read(file: Path) -> str:
+    try:
+        return read_file(str(file))[0].decode("utf-8", "backslashreplace")
+    except OSError as error:
+        raise Stop(f"{file} can't be read: {error.strerror}.") from None

@@ -58,7 +58,7 @@ def test_a_folder_that_the_settings_name_is_used_instead_and_must_exist(tmp_path
         load(settings, variables={})
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules/quiet.yaml").write_text("thread_follow: false\n")
-    assert set(load(settings, variables={}).profiles) == {"default", "quiet"}
+    assert set(load(settings, variables={}).profiles) == {"default", "eval", "quiet", "wechat"}
 
 
 def test_mistakes_in_profiles_and_settings_are_told_together(tmp_path: Path) -> None:
@@ -124,3 +124,13 @@ def test_a_zone_or_variable_that_programs_can_not_have_is_a_mistake(
     (problem,) = caught.value.problems
     assert problem.key == key
     assert wanted in str(problem)
+
+
+def test_the_shipped_profiles_for_outsiders_and_measuring_are_lists_of_what_is_allowed(tmp_path: Path) -> None:
+    settings = tmp_path / "deskmate.yaml"
+    settings.write_text("log: {level: info}\n")
+    profiles = load(settings, variables={}).profiles
+    for name in ("wechat", "eval"):
+        allowed = [*profiles[name].skills, *profiles[name].tools]
+        assert allowed
+        assert not [one for one in allowed if "*" in one or "save" in one], "no pattern, nothing that writes"

@@ -1,0 +1,122 @@
+"""The list of skills as people see it, in a terminal or a chat: what there is, what is in force, and if not, why.
+
+Three forms, by the room there is: a table; a table with each summary on a line of its own; blocks of lines. Ids are
+whole in each of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from gateway.columns import cut, padded, width, widths
+from skills import document, ids
+from skills.folders import Fault
+from skills.library import Catalogue, Library
+from skills.visible import visible
+
+Mark = Literal["●", "○", "✗"]
+NONE: Final = "–"
+HEADINGS: Final = ("", "id", "tier", "trust", "version", "summary")
+SUMMARY_MIN: Final = 20
+"""Columns: with less a summary says nothing beside its row."""
+_INDENT: Final = "   "
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One skill, or what was meant to be one."""
+
+    mark: Mark
+    """`●` in force, `○` not in force here, `✗` broken."""
+    id: str
+    tier: str
+    trust: str = NONE
+    """`yes` or `no`; a dash where nobody has to say so."""
+    version: str = NONE
+    summary: str = ""
+    """The description, or why it is not in force."""
+
+
+def rows(library: Library, catalogue: Catalogue, why_not: str) -> list[Row]:
+    """All skills of a snapshot in the order of their ids; those outside the catalogue say `why_not`."""
+    found = [
+        (key, Row("●", skill.id, skill.tier, NONE, _version(skill.document), _one_line(skill.document.summary)))
+        if skill in catalogue
+        else (key, Row("○", skill.id, skill.tier, NONE, _version(skill.document), why_not))
+        for key, skill in library.skills.items()
+    ]
+    found += [
+        (ids.key(fault.id), Row("✗", _one_line(fault.id or fault.place.name), fault.tier, summary=_why(fault)))
+        for fault in library.faults
+    ]
+    return [row for _, row in sorted(found, key=lambda one: (one[0], one[1].mark))]
+
+
+def behind(library: Library) -> list[str]:
+    """A line for each skill that stands behind another of its id."""
+    return [
+        f"{one.by.id}: {one.by.tier} {_version(one.by.document)} takes the place of {one.skill.tier} {_version(one.skill.document)}"
+        for one in library.shadowed
+    ]
+
+
+def lay_out(rows: Sequence[Row], columns: int | None, headings: Sequence[str] = HEADINGS) -> list[str]:
+    """The list in pieces that should not be torn apart, in the widest form that `columns` allow.
+
+    Without `columns` there is no fixed width, and each skill is a block of lines. The first piece of a table is its head.
+    """
+    cells = [tuple(headings), *((row.mark, row.id, row.tier, row.trust, row.version, row.summary) for row in rows)]
+    room = widths([row[:-1] for row in cells])
+    before = sum(room) + 2 * len(room)
+    if columns is not None and before + SUMMARY_MIN <= columns:
+        return [_line(row, room, columns) for row in cells]
+    if columns is not None and before - 2 <= columns:
+        head, *others = [_line((*row[:-1], ""), room, columns) for row in cells]
+        summaries = (cut(row.summary, columns - len(_INDENT)) for row in rows)
+        return [
+            head,
+            *(f"{line}\n{_INDENT}{text}" if text else line for line, text in zip(others, summaries, strict=True)),
+        ]
+    return ["\n".join(_block(row, columns, headings)) for row in rows]
+
+
+def _line(row: Sequence[str], room: Sequence[int], columns: int) -> str:
+    cells = [padded(cell, size) for cell, size in zip(row[:-1], room, strict=True)]
+    start = "  ".join(cells) + "  "
+    return (start + cut(row[-1], columns - width(start))).rstrip()
+
+
+def _block(row: Row, columns: int | None, headings: Sequence[str]) -> Iterator[str]:
+    """Lines of one skill. The id is never cut, however narrow it is."""
+    yield f"{row.mark} {row.id}"
+    facts = [row.tier]
+    facts += [f"{headings[3]} {row.trust}"] if row.trust != NONE else []
+    facts += [row.version] if row.version != NONE else []
+    yield "  " + " · ".join(facts)
+    if row.summary:
+        yield "  " + (row.summary if columns is None else cut(row.summary, columns - 2))
+
+
+def _version(read: document.Document) -> str:
+    return cut(_one_line(read.text("version")), 12) or NONE
+
+
+def _why(fault: Fault) -> str:
+    where = Path(fault.place).name
+    text = f"{where} line {fault.line}: {fault.reason}" if fault.line else fault.reason
+    return _one_line(text + (" (the version before stays in force)" if fault.kept else ""))
+
+
+def _one_line(text: str) -> str:
+    """Nothing that could start a second row, or hide in one."""
+    return re.sub(r"\s+", " ", visible(text)).strip()
+
+
+def counted(rows: Sequence[Row]) -> Mapping[Mark, int]:
+    """How many there are of each mark."""
+    marks: tuple[Mark, ...] = ("●", "○", "✗")
+    return {mark: sum(row.mark == mark for row in rows) for mark in marks}

@@ -1,0 +1,247 @@
+"""Lint: what keeps a skill from being found, followed or trusted, said before anybody has to find out.
+
+Three kinds of findings: what the reader says (`document`, in its words), what makes a skill weak (this module), and
+what an approver should look at (`danger`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from skills import danger, document, folders, ids, overlap, parts, schema_advice, schemas
+from skills.findings import Finding
+from skills.folders import MAIN, PROGRAM, Fault, Reading, Root, Skill
+from skills.overlap import Described
+
+TIER: Final = "lint"
+SCANNED_MAX_BYTES: Final = 2 * 1_024 * 1_024
+"""Of all texts of a skill together: whoever hides a line behind megabytes is told of."""
+DESCRIPTION_MIN: Final = 40
+"""In characters; one of Chinese or Japanese counts as two."""
+COMPATIBILITY_MAX: Final = 500
+BODY_MAX_BYTES: Final = 20_480
+"""What one load delivers, unless the settings say otherwise."""
+
+_WHEN: Final = re.compile(
+    r"\b(?:when(?:ever)?|use (?:it|this|for|to|if|after|before|with)|used? (?:for|to)|if (?:the|a|an|you|somebody|someone|asked)|trigger|invoke|for (?:any|all|requests?|questions?|tasks?)|"
+    r"asks? (?:for|to|about|how)|wants? to|needs? to|mentions?)\b|当|用于|适用|用来|场景|触发|时使用|时用|的时候|如果|遇到|需要.{0,20}时|想要|要求.{0,12}时|提到|使う|場合|とき|際に",
+    re.IGNORECASE,
+)
+_WHEN_NOT: Final = re.compile(
+    r"\b(?:not (?:for|when|if|to|intended|meant|needed)|do(?:es)? not (?:use|apply|cover)|don't use|never (?:for|use)|except (?:for|when)|instead use|use \S+ instead|"
+    r"only (?:for|when|if)|rather than|unless|skip (?:for|when|if))\b|不用于|不适用|不要用|不用来|不处理|不负责|不包括|不涉及|而不是|除外|仅限|仅用于|只用于|只在|请用|请改用|改用|使わない|対象外|ではなく",
+    re.IGNORECASE,
+)
+_EXAMPLE: Final = re.compile(
+    r"\b(?:examples?|for instance|e\.g\.|sample|input:|output:)|```|~~~|示例|例子|例如|比如|样例|举例|例[:：]|输入[:：]",
+    re.IGNORECASE,
+)
+_WIDE: Final = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
+_CJK_NAME: Final = re.compile(
+    "(?=.{1,64}$)[a-z0-9\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
+    "(?:-[a-z0-9\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+)*"
+)
+_STANDARD_FIELDS: Final = {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
+_OUR_FIELDS: Final = {"version", "author", "tags", "alias", "arguments", "returns", "env", "paths"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What lint says about one folder."""
+
+    path: Path
+    """Its SKILL.md, or what stands in its place."""
+    id: str
+    reason: str | None
+    """Why it does not load, as a fixed word; none if it loads."""
+    name: str | None = None
+    description: str | None = None
+    """As parsed, uncut."""
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def loads(self) -> bool:
+        return self.reason is None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Kinds of the findings of a skill that loads, each once, sorted."""
+        return tuple(sorted({finding.kind for finding in self.findings})) if self.loads else ()
+
+    def as_json(self) -> dict[str, Any]:
+        """One object for programs. `findings` has the sentences to the kinds in `warnings`."""
+        findings = [asdict(one) for one in self.findings]
+        return {
+            "path": str(self.path), "id": self.id, "loads": self.loads, "reason": self.reason, "name": self.name,
+            "description": self.description, "warnings": list(self.warnings), "findings": findings,
+        }  # fmt: skip
+
+
+def lint(paths: Sequence[Path], body_max_bytes: int = BODY_MAX_BYTES) -> list[Verdict]:
+    """Everything at `paths`: a skill's folder, its SKILL.md, or a folder in which skills lie.
+
+    All that is given is compared with each other. Raises `FileNotFoundError` for a path that is not there.
+    """
+    readings = [(path, reading) for path in paths for reading in _readings(path)]
+    skills = [(path, reading.skill) for path, reading in readings if reading.skill]
+    others = _neighbours([skill for _, skill in skills])
+    verdicts: list[Verdict] = []
+    for _, reading in readings:
+        verdicts += [_broken(fault) for fault in reading.faults]
+        if skill := reading.skill:
+            findings = (*inspect(skill, body_max_bytes), *others.get(id(skill), ()))
+            verdicts.append(_fine(skill, findings))
+    return verdicts
+
+
+def inspect(skill: Skill, body_max_bytes: int = BODY_MAX_BYTES) -> Iterator[Finding]:
+    """All findings about one skill for itself."""
+    for remark in skill.document.warnings:
+        if remark.kind == "name_pattern" and _CJK_NAME.fullmatch(skill.document.name):
+            continue  # no fault: the standard's own checker takes letters of any script
+        yield Finding(remark.kind, remark.text, line=remark.line)
+    for warning in skill.warnings:
+        yield Finding("left_out", warning)
+    yield from _standard(skill)
+    yield from _description(skill)
+    yield from _body(skill, body_max_bytes)
+    yield from _program(skill)
+    yield from scan(skill)
+
+
+def scan(skill: Skill) -> Iterator[Finding]:
+    """Signs of harm in all files of a skill, as they are on disk now. What is too much to read is named."""
+    searched = 0
+    for path, place in sorted({document.NAME: str(skill.folder / document.NAME), **_places(skill)}.items()):
+        try:
+            raw, runs = folders.read_file(place)
+        except OSError as error:
+            yield Finding("unreadable", f"can't be read: {error.strerror}", path, danger=True)
+            continue
+        yield from danger.signs_in_bytes(raw[: max(SCANNED_MAX_BYTES - searched, 0)], path)
+        searched += len(raw) if b"\0" not in raw else 0
+        if searched > SCANNED_MAX_BYTES:
+            yield Finding(
+                "not_scanned", f"only the first {SCANNED_MAX_BYTES:,} bytes of text were searched", path, danger=True
+            )
+            return
+        if runs and path == document.NAME:
+            yield Finding("text_runs", "may be run as a program, and is a text", path)
+
+
+def _places(skill: Skill) -> dict[str, str]:
+    return {path: file.place for path, file in skill.files.items()}
+
+
+def _readings(path: Path) -> Sequence[Reading]:
+    folder = path.parent if path.is_file() and path.name.casefold() == document.NAME.casefold() else path
+    if not folder.exists():
+        raise FileNotFoundError(str(path))
+    if not folder.is_dir():
+        raise NotADirectoryError(str(path))
+    if any(entry.name.casefold() == document.NAME.casefold() for entry in folder.iterdir()):
+        return [folders.read_one(folder, TIER)]
+    found = folders.read_root(Root(TIER, folder), [folder], ())
+    return [one for one in found if one.skill or one.faults]
+
+
+def _broken(fault: Fault) -> Verdict:
+    finding = Finding(fault.kind, fault.reason, line=fault.line or 1)
+    return Verdict(fault.place, fault.id, fault.kind, findings=(finding,))
+
+
+def _fine(skill: Skill, findings: Sequence[Finding]) -> Verdict:
+    read = skill.document
+    return Verdict(skill.folder / document.NAME, skill.id, None, read.name, read.description, tuple(findings))
+
+
+def _standard(skill: Skill) -> Iterator[Finding]:
+    """Rules of the open format that our reader is kinder about than others are."""
+    fields = skill.document.fields
+    if unknown := sorted(fields.keys() - _STANDARD_FIELDS - _OUR_FIELDS):
+        yield Finding("unknown_field", f"fields that nobody reads: {', '.join(unknown)}")
+    if "compatibility" in fields:
+        value = fields["compatibility"]
+        if not isinstance(value, str):
+            yield Finding("compatibility_not_text", "compatibility should be text")
+        elif len(value) > COMPATIBILITY_MAX:
+            yield Finding("compatibility_too_long", f"{len(value)} characters, the standard allows {COMPATIBILITY_MAX}")
+    if "metadata" in fields and not isinstance(fields["metadata"], Mapping):
+        yield Finding("metadata_form", "metadata should be `key: value` lines")
+
+
+def _description(skill: Skill) -> Iterator[Finding]:
+    text = skill.document.description
+    if len(text) + len(_WIDE.findall(text)) < DESCRIPTION_MIN:
+        yield Finding("description_thin", f"{len(text)} characters: what it gives, when to use it, when not")
+    if not _WHEN.search(overlap.NOT_FOR.sub(" ", text)):
+        yield Finding("description_no_when", "the description does not say when to use it: `Use it when ...`")
+    if not _WHEN_NOT.search(text):
+        yield Finding("description_no_when_not", "the description does not say when not to: `Not for ...: that is ...`")
+
+
+def _body(skill: Skill, max_bytes: int) -> Iterator[Finding]:
+    size = len(skill.body.encode())
+    line = _line_of_body(skill)
+    if not skill.body.strip():
+        yield Finding("body_empty", "there is no text to follow", line=line)
+        return
+    if size > max_bytes:
+        text = f"{size:,} bytes, delivered in parts of {max_bytes:,}: move what only some tasks need to references/"
+        yield Finding("body_over_budget", text, line=line)
+    if not _EXAMPLE.search(skill.body) and not any(path.startswith("examples/") for path in skill.files):
+        yield Finding("no_examples", "neither the text nor examples/ shows one", line=line)
+    for path in _mentioned(skill.body):
+        if path not in skill.files:
+            yield Finding("file_missing", f"the text names {path}, which is not there", line=line)
+
+
+def _mentioned(body: str) -> list[str]:
+    """Files of its own that a text sends the model to."""
+    found = re.findall(r"(?<![\w/.-])(?:\./)?((?:references|scripts|assets)/[\w./-]*\w\.\w{1,8})\b", parts.prose(body))
+    return list(dict.fromkeys(found))
+
+
+def _line_of_body(skill: Skill) -> int:
+    try:
+        whole = (skill.folder / document.NAME).read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return 1
+    return max(whole.count("\n") - skill.body.count("\n") + 1, 1)
+
+
+def _program(skill: Skill) -> Iterator[Finding]:
+    """A skill that is a tool, too: its schema, and the examples that are its tests."""
+    has = PROGRAM & skill.files.keys()
+    if len(has) == 1:
+        [there] = has
+        yield Finding("half_a_program", f"{there} without {min(PROGRAM - has)}: it is read as a plain skill", there)
+    if schemas.NAME in has:
+        yield from schema_advice.inspect(skill.files[schemas.NAME])
+    if has == PROGRAM:
+        if not any(path.startswith("examples/") for path in skill.files):
+            yield Finding("no_examples", "a program without examples/ can't be tested: input and expected output", MAIN)
+        if "returns" not in skill.document.fields:
+            yield Finding("returns_missing", "the model is not told what comes back: set `returns`")
+
+
+def _neighbours(skills: Sequence[Skill]) -> dict[int, list[Finding]]:
+    """What is easily confused with what: by description, and by the look of the ids. By `id()` of the skill."""
+    found: dict[int, list[Finding]] = {}
+    described = [Described(skill.id, skill.document.description) for skill in skills]
+    for one in overlap.overlaps(described):
+        words = ", ".join(one.common)
+        for mine, other in ((one.first, one.second), (one.second, one.first)):
+            text = f"easily confused with {described[other].id} (both: {words}): say in each what is the other's"
+            found.setdefault(id(skills[mine]), []).append(Finding("easily_confused", text))
+    looks: dict[str, Skill] = {}
+    for skill in skills:
+        first = looks.setdefault(ids.skeleton(skill.id), skill)
+        if ids.key(first.id) != ids.key(skill.id):
+            text = f"its id looks like {first.id} and is another: in one library it is refused"
+            found.setdefault(id(skill), []).append(Finding("look_alike", text, danger=True))
+    return found

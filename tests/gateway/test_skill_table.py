@@ -1,0 +1,78 @@
+"""The list of skills: columns, narrow forms, and what is said about skills that are not in force."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.columns import width
+from gateway.skill_table import HEADINGS, Row, behind, counted, lay_out, rows
+from skills.folders import Root
+from skills.library import Library, scan
+from tests.skills.test_library import write
+
+LONG = "a-skill-with-a-very-long-id/財務報表輸出"
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Library:
+    write(tmp_path / "builtin", "web-access", description="怎样上网：先轻后重，够了就停", more='version: "1.0.0"\n')
+    write(tmp_path / "org", "web-access", description="内网优先", more='version: "7.0.0"\n')
+    write(tmp_path / "org", "财务/导出报表", description="按科目导出，给财务对账用", more='version: "2.1"\n')
+    write(tmp_path / "org", "standup", description="Collects the standup.\n  Line two \u202eesrever")
+    (write(tmp_path / "org", "坏例子") / "SKILL.md").write_text("---\nname: x\n")
+    return scan([Root("builtin", tmp_path / "builtin"), Root("org", tmp_path / "org")])
+
+
+def listed(library: Library) -> list[Row]:
+    return rows(library, library.catalogue(["web-access", "财务/*"]), "not in the profile team")
+
+
+def test_each_skill_has_a_row_and_what_is_not_in_force_says_why(library: Library) -> None:
+    found = {row.id: row for row in listed(library)}
+    assert found["web-access"] == Row("●", "web-access", "org", "–", "7.0.0", "内网优先")
+    assert found["standup"] == Row("○", "standup", "org", "–", "–", "not in the profile team")
+    assert found["坏例子"] == Row("✗", "坏例子", "org", "–", "–", "SKILL.md line 1: no closing ---")
+    assert counted(listed(library)) == {"●": 2, "○": 1, "✗": 1}
+
+
+def test_what_is_behind_another_copy_is_told(library: Library) -> None:
+    assert behind(library) == ["web-access: org 7.0.0 takes the place of builtin 1.0.0"]
+
+
+def test_eighty_columns_make_a_table_whose_columns_begin_at_the_same_place(library: Library) -> None:
+    table = lay_out(listed(library), 80)
+    assert table[0].split() == list(HEADINGS[1:])
+    assert all("\n" not in line and width(line) <= 80 for line in table)
+    start = width(table[0].partition("tier")[0])
+    for line, row in zip(table[1:], listed(library), strict=True):
+        assert width(line[: line.index(row.id)]) == 3
+        before = line[: line.index(f" {row.tier} ", 3 + len(row.id)) + 1]
+        assert width(before) == start
+
+
+def test_fifty_columns_put_each_summary_below_its_row(library: Library) -> None:
+    table = lay_out([*listed(library), Row("●", "x" * 18, "builtin", "no", "1.0.0", "s" * 99)], 50)
+    assert table[1].split("\n")[1].startswith("   ")
+    assert all(width(line) <= 50 for piece in table for line in piece.split("\n"))
+    assert len(table) == 1 + len(listed(library)) + 1
+
+
+@pytest.mark.parametrize("columns", [30, None])
+def test_where_there_is_no_room_each_skill_is_a_block(columns: int | None, library: Library) -> None:
+    blocks = lay_out([*listed(library), Row("●", "a-skill-with-a-long-id", "org", "no", "0.3", "Does it.")], columns)
+    assert blocks[-1].split("\n") == ["● a-skill-with-a-long-id", "  org · trust no · 0.3", "  Does it."]
+
+
+@pytest.mark.parametrize("columns", [200, 80, 50, 30, 10, 1, None])
+def test_an_id_is_whole_in_every_form(columns: int | None) -> None:
+    pieces = lay_out([Row("●", LONG, "builtin", "–", "1.0.0", "Summary " * 20)], columns)
+    assert LONG in pieces[-1]
+
+
+def test_nothing_in_a_description_starts_a_row_or_hides_in_one(tmp_path: Path) -> None:
+    write(tmp_path, "sly", description='"one\\nline\\u202e ● fake"')
+    library = scan([Root("org", tmp_path)])
+    [row] = rows(library, library.catalogue(["*"]), "")
+    assert row.summary == "one line<U+202E> ● fake"
