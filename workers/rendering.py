@@ -69,9 +69,9 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
             case "answer":
                 content = [block for block in record.data["content"] if not _blank(block)]
                 if content:
-                    _add(rendered, "user", waiting.flush() or _go_on(rendered))
+                    _add(rendered, "user", waiting.flush())
                     _add(rendered, "assistant", content)
-                    waiting.expect(content)
+                    waiting.expect(content, paused=record.data.get("stop_reason") == "pause_turn")
             case "tool_result":
                 waiting.results[record.data["id"]] = _result(record)
             case "skill":
@@ -80,7 +80,7 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
                 waiting.talk.extend(_spoken(record))
             case "reply" if record.data.get("notice") and not record.data.get("command"):
                 waiting.talk.append(f"(deskmate told the chat: {record.data['text']})")
-    _add(rendered, "user", waiting.flush() or _go_on(rendered))
+    _add(rendered, "user", waiting.flush())
     return _from_a_person(rendered)
 
 
@@ -92,8 +92,10 @@ class _Batch:
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     skills: list[str] = field(default_factory=list)
     talk: list[str] = field(default_factory=list)
+    paused: bool = False
 
-    def expect(self, content: Sequence[dict[str, Any]]) -> None:
+    def expect(self, content: Sequence[dict[str, Any]], *, paused: bool) -> None:
+        self.paused = paused
         self.expected = [block["id"] for block in content if block.get("type") == "tool_use"]
 
     def flush(self) -> list[dict[str, Any]]:
@@ -101,7 +103,9 @@ class _Batch:
         if self.skills:
             blocks.append({"type": "text", "text": "\n\n".join(self.skills)})
         blocks += [{"type": "text", "text": text} for text in self.talk]
-        self.expected, self.results, self.skills, self.talk = [], {}, [], []
+        if self.paused and not blocks:  # a request never ends with an answer
+            blocks = [{"type": "text", "text": "(go on)"}]
+        self.expected, self.results, self.skills, self.talk, self.paused = [], {}, [], [], False
         return blocks
 
 
@@ -132,12 +136,6 @@ def _kept(records: Sequence[Record]) -> list[Record]:
         elif record.type == "failed" and record.data["turn"] == skipping:
             skipping = ""
     return kept
-
-
-def _go_on(rendered: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """After an answer that paused: a request never ends with an answer, and two answers never stand side by side."""
-    paused = bool(rendered) and rendered[-1]["role"] == "assistant"
-    return [{"type": "text", "text": "(go on)"}] if paused else []
 
 
 def _from_a_person(rendered: list[dict[str, Any]]) -> list[dict[str, Any]]:
