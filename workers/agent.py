@@ -110,13 +110,14 @@ class Agent:
         return offered
 
     async def _prompt(self, turn: Turn, catalogue: Catalogue, offered: Mapping[str, Tool]) -> Prompt:
-        had_tools = any(record.type == "tool_result" for record in turn.stored.history)
+        history = list(turn.stored.history)
+        had_tools = any(record.type == "tool_result" for record in history)
         known, made = self._prompts.get((turn.profile.name, had_tools), (None, None))
         if made is None or known is not catalogue:
             index = section(catalogue, self._settings.skills.index_max_tokens) if "load_skill" in offered else ""
             made = prompt(turn.profile.instructions, index, list(offered.values()), had_tools=had_tools)
             self._prompts[turn.profile.name, had_tools] = (catalogue, made)
-        last = next((record for record in reversed(turn.stored.history) if record.type == "prompt"), None)
+        last = next((record for record in reversed(history) if record.type == "prompt"), None)
         if last is None or last.data["hash"] != made.hash:
             await turn.write(Record("prompt", turn.now_ms(), {"hash": made.hash, "turn": turn.id}))
             log(logger, "prompt changed", conversation=turn.stored.key.id, hash=made.hash, first=last is None)

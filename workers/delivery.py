@@ -173,7 +173,7 @@ class Delivery:
         notices = self._notice(row, notice) if notice else []
         rows = [replace(row, state="given_up", since_ms=turn.now_ms()), *notices]
         await turn.mailbox.bury(turn.claim, turn.id, reason, records=[record], rows=rows)
-        turn.stored.history.append(record)
+        turn.stored.history.extend([record])
         await self.send_all(notices)
 
     async def _tell(self, row: Row, phrase: str) -> None:

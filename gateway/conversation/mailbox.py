@@ -25,7 +25,7 @@ from config.settings import MailboxSettings
 from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, boot_clock_s
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.outbox import Row, row_state
-from gateway.conversation.records import Record
+from gateway.conversation.records import History, Record
 from gateway.store import Refused, Script, Store, Unreachable, reading
 
 SCHEMA: Final = 1
@@ -58,7 +58,7 @@ class Stored:
     key: ConversationKey
     seq: int
     turn: dict[str, Any] | None
-    history: list[Record]
+    history: History
     rows: list[Row]
     inbox: list[bytes]
     """Members, oldest first: `<seq 12 digits>:<event>`."""
@@ -244,7 +244,7 @@ class Mailbox:
             key=of_parts(json.loads(parts)),
             seq=int(seq or 0),
             turn=json.loads(turn) if turn else None,
-            history=Record.load_all(history),
+            history=History(history),
             rows=sorted(rows, key=lambda row: row.order),
             inbox=inbox,
             control=control,

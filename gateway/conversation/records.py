@@ -7,9 +7,9 @@ JSON line with its version; unknown fields and types of a later version are kept
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, overload
 
 VERSION: Final = 1
 
@@ -64,3 +64,40 @@ class Record:
     def _of(cls, data: dict[str, Any]) -> Record:
         data.pop("v", None)
         return cls(data.pop("type"), data.pop("at"), data)
+
+
+class History(Sequence[Record]):
+    """A conversation's records. Those that were stored before stay the bytes that they are until somebody reads them:
+    many turns wait at once, and a record read is several times its bytes.
+    """
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._stored = tuple(lines)
+        self._new: list[Record] = []
+
+    def __len__(self) -> int:
+        return len(self._stored) + len(self._new)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._all())
+
+    def __reversed__(self) -> Iterator[Record]:
+        return reversed(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        before = len(self._stored)
+        if isinstance(index, slice) and index.stop is None and (index.start or 0) >= before:
+            return self._new[(index.start or 0) - before :]  # a turn reads its own records at each step
+        return self._all()[index]
+
+    def extend(self, records: Iterable[Record]) -> None:
+        self._new.extend(records)
+
+    def _all(self) -> list[Record]:
+        return [*Record.load_all(self._stored), *self._new]

@@ -190,7 +190,6 @@ async def test_a_send_nobody_saw_end_is_looked_for(slacked: Desk) -> None:
     await slacked.delivery().send_all(await slacked.rows("there already"))
     assert ours(slacked.twin) == ["there already"]
     assert await slacked.states() == ["sent"]
-    slacked.turn.stored.history.clear()
 
 
 async def test_a_send_that_never_arrived_is_sent_after_the_look(slacked: Desk) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,7 +139,7 @@ class World:
         assert stored == running, "the count of places is wrong"
 
 
-def texts(history: list[Any]) -> list[str]:
+def texts(history: Iterable[Any]) -> list[str]:
     return [record.data["event"]["text"] for record in history if record.type == "event"]
 
 
