@@ -135,6 +135,7 @@ class Agent:
             max_tokens=self._settings.model.answer_max_tokens,
         )
         answering = self._stream(request, live)
+        turn.stored.history.rest()
         del request  # nobody needs it once it is on its way, and many turns wait at once
         try:
             answer = await self._unless_called(turn, answering, interrupts=True)

@@ -27,13 +27,17 @@ def mended(answer: Answer, history: Iterable[Record]) -> Answer:
 
     A call that had to be changed beyond its id does not run: `bad_inputs` says why, and the model hears it.
     """
-    used = {
-        block.get("id")
-        for record in history
-        if record.type == "answer"
-        for block in record.data["content"]
-        if block.get("type") == "tool_use"
-    }
+    used = (
+        set()
+        if not answer.calls_tools
+        else {
+            block.get("id")
+            for record in history
+            if record.type == "answer"
+            for block in record.data["content"]
+            if block.get("type") == "tool_use"
+        }
+    )
     content: list[dict[str, Any]] = []
     bad: dict[str, str] = {}
     for number, came in enumerate(answer.content):

@@ -67,12 +67,13 @@ class Record:
 
 
 class History(Sequence[Record]):
-    """A conversation's records. Those that were stored before stay the bytes that they are until somebody reads them:
-    many turns wait at once, and a record read is several times its bytes.
+    """A conversation's records. Those that were stored before are read when somebody looks at them, and are bytes again
+    after `rest`: many turns wait at once, and a record read is several times its bytes.
     """
 
     def __init__(self, lines: Sequence[bytes]) -> None:
         self._stored = tuple(lines)
+        self._read: list[Record] | None = None
         self._new: list[Record] = []
 
     def __len__(self) -> int:
@@ -100,4 +101,10 @@ class History(Sequence[Record]):
         self._new.extend(records)
 
     def _all(self) -> list[Record]:
-        return [*Record.load_all(self._stored), *self._new]
+        if self._read is None:
+            self._read = Record.load_all(self._stored)
+        return [*self._read, *self._new]
+
+    def rest(self) -> None:
+        """Nobody will look for a while."""
+        self._read = None
