@@ -358,8 +358,13 @@ async def test_sandlock_leaves_no_daemon(tmp_path: Path) -> None:
     pytest.importorskip("sandlock", reason="sandlock is not installed (pip install deskmate[sandbox])")
     limits = replace(QUICK, disk_bytes=44_444_444 + secrets.randbelow(1_000_000))
     source = "import os, time\ndef run(p):\n if os.fork() == 0:\n  os.setsid()\n  time.sleep(600)\n return 'left one'"
-    output = await Cage("sandlock").run(Job(bundle(tmp_path, source, caged=False), b"{}"), limits)
-    assert json.loads(output.result) == {"text": "left one"}
+    try:
+        output = await Cage("sandlock").run(Job(bundle(tmp_path, source, caged=False), b"{}"), limits)
+        assert json.loads(output.result) == {"text": "left one"}
+    except (
+        Stopped
+    ) as stopped:  # sandlock, busy with ending the daemon, does not always tell how the program itself ended
+        assert "killed from outside" in str(stopped)
     assert not alive(str(limits.disk_bytes))
 
 
