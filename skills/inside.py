@@ -107,7 +107,7 @@ def resident(pid: int) -> int:
 def descendants() -> list[int]:
     """Every process below this one. Who lost its parent is ours too."""
     parents = {}
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+    for name in listed("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat") as file:
                 parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
@@ -115,6 +115,19 @@ def descendants() -> list[int]:
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return sorted(found - {os.getpid()})
+
+
+def listed(folder: str) -> list[str]:
+    """The names in a folder, none where there is no such folder. The end of a child may interrupt the look, above all
+    under sandlock, where another process answers it; Python does not repeat that by itself.
+    """
+    while True:
+        try:
+            return os.listdir(folder)
+        except InterruptedError:
+            continue
+        except FileNotFoundError:
+            return []
 
 
 def end_all() -> None:
