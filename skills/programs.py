@@ -259,7 +259,11 @@ def _copy(skill: Skill, file: File, new: Path) -> None:
 
 
 def _forget_old(folder: Path) -> None:
-    """Remove versions that nobody used for long. What runs now was used now."""
+    """Remove versions that nobody used for long. What runs now was used now.
+
+    Other workers lay out and remove here at the same time: what is gone by the time we look is no error.
+    """
     for place in folder.iterdir():
-        if time.time() - place.stat().st_mtime > KEPT_S:
-            shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - place.stat().st_mtime > KEPT_S:
+                shutil.rmtree(place, ignore_errors=True)
