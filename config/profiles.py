@@ -68,6 +68,20 @@ class Limits(Section):
     """Input and output tokens of all model calls of a turn together; what came from the provider's cache is free."""
 
 
+Role = Literal["admin", "approver"]
+Person = Annotated[str, Field(pattern=r"^[^/\s]+/\S+$")]
+
+
+class Roles(Section):
+    """Who may do more than talk, list and show. One who is in no list is a member."""
+
+    admin: list[Person] = []
+    """May switch skills, add, remove and reload them, and take notes back. `connection/id`, such as
+    `slack-main/U024BE7LH`: the platform's own id, never a name; `*` stands for anything."""
+    approver: list[Person] = []
+    """May say that a skill is trusted, and accept or refuse notes. An admin is none unless listed here too."""
+
+
 class Profile(Section):
     """What a channel is allowed. Unknown means no."""
 
@@ -87,6 +101,15 @@ class Profile(Section):
     """Which of its skills may run as programs: ids or patterns. Each is a tool of its own."""
     program_env: list[Annotated[str, AfterValidator(_variable)]] = []
     """Environment variables that a program gets if its SKILL.md asks for them in `env`."""
+    order: list[Pattern] = []
+    """Which skills come first in the list that the model sees, general ones before special ones: ids or patterns. The
+    others follow by id."""
+    delivery: Literal["message", "tool_result", "next_turn"] = "message"
+    """How the text of a skill reaches the model: as a message after the results, inside the result of `load_skill`, or
+    in front of the person's next message."""
+    notes: Literal["ask", "save"] = "ask"
+    """What `save_skill_reference` leads to: a note that waits for an approver, or one that counts at once."""
+    roles: Roles = Roles()
     timezone: Annotated[str, AfterValidator(_time_zone)] = "UTC"
     """The channel's time zone: which day a moment belongs to."""
     queue: Queue = Queue()

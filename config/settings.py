@@ -325,6 +325,8 @@ class SkillsSettings(Section):
 
     folder: Folder | None = None
     """The organisation's folder of skills; it takes precedence over the shipped ones."""
+    new_skills: Literal["on", "off"] = "on"
+    """Whether a skill that nobody has switched is on, where the profile allows it."""
     body_max_bytes: int = Field(20_480, ge=1_024)
     """A longer body is delivered in pieces."""
     budget_bytes: int = Field(65_536, ge=1_024)
