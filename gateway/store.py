@@ -6,11 +6,13 @@ Everything that is written goes through a script (`Store.run`). Reading may use 
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import resources
 from typing import Any, Final
 
 import hiredis
@@ -56,6 +58,11 @@ class Layout:
         """`dm:{0}`: the one KEYS entry of each script; everything else is built from it."""
         return f"{self.prefix}:{{{partition}}}"
 
+    @property
+    def skills_root(self) -> str:
+        """`dm:{skills}`: begins every key about skills, which belong to no partition."""
+        return f"{self.prefix}:{{skills}}"
+
     def root_of(self, conversation_id: str) -> str:
         return self.root(self.partition(conversation_id))
 
@@ -75,6 +82,13 @@ class Script:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+
+
+@functools.cache
+def script_of(package: str, name: str) -> Script:
+    """A package's `scripts/<name>.lua`, behind the `prelude.lua` that its scripts share."""
+    folder = resources.files(package) / "scripts"
+    return Script(name, (folder / "prelude.lua").read_text() + (folder / f"{name}.lua").read_text())
 
 
 @dataclass(slots=True)

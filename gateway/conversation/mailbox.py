@@ -18,7 +18,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any, Final, Literal
 
 from config.settings import MailboxSettings
@@ -26,7 +25,7 @@ from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, boot_cloc
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.outbox import Row, row_state
 from gateway.conversation.records import History, Record
-from gateway.store import Refused, Script, Store, Unreachable, reading
+from gateway.store import Refused, Script, Store, Unreachable, reading, script_of
 
 SCHEMA: Final = 1
 RETRY_PAUSE_S: Final = 0.2
@@ -69,10 +68,8 @@ def dedupe_hash(dedupe_key: str) -> bytes:
     return hashlib.sha256(dedupe_key.encode()).digest()[:10]
 
 
-@functools.cache
 def script(name: str) -> Script:
-    folder = resources.files("gateway.conversation") / "scripts"
-    return Script(name, (folder / "prelude.lua").read_text() + (folder / f"{name}.lua").read_text())
+    return script_of("gateway.conversation", name)
 
 
 class Mailbox:

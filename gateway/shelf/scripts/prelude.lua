@@ -1,0 +1,19 @@
+-- Shared by all scripts about skills. KEYS[1] is the root of everything that is stored about them.
+-- Only the server's clock is used.
+local P = KEYS[1] .. ':'
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+-- False: this very change was made before, and its answer was lost on the way.
+local function first_time(id)
+  return redis.call('SET', P .. 'made:' .. id, '1', 'NX', 'EX', '86400') and true or false
+end
+
+-- One line of the audit log, in the script that makes the change. `said` is JSON of who, channel, what, thing and rule.
+local function audit(said, before, after)
+  redis.call('XADD', P .. 'audit', '*', 'said', said, 'before', before or '', 'after', after or '')
+end
