@@ -17,3 +17,17 @@ end
 local function audit(said, before, after)
   redis.call('XADD', P .. 'audit', '*', 'said', said, 'before', before or '', 'after', after or '')
 end
+
+-- Bundles are kept as long as a snapshot or a channel names them, and a day longer, for turns that still work with them.
+local function hold(bundle)
+  if redis.call('HINCRBY', P .. 'refs', bundle, 1) == 1 then
+    redis.call('PERSIST', P .. 'bundle:' .. bundle)
+  end
+end
+
+local function release(bundle)
+  if redis.call('HINCRBY', P .. 'refs', bundle, -1) <= 0 then
+    redis.call('HDEL', P .. 'refs', bundle)
+    redis.call('EXPIRE', P .. 'bundle:' .. bundle, '86400')
+  end
+end

@@ -1,0 +1,117 @@
+"""Decisions: what admins decided about skills, for the whole organisation or for one channel.
+
+Each is a field of one hash in Redis, keyed by the skeleton of the skill's id, so that another case, another width and a
+look-alike are the same skill.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from skills import ids
+
+Switch = Literal["on", "off"]
+ORG: Final = "org"
+"""The scope of the whole organisation."""
+
+
+def scope_of(channel_id: str) -> str:
+    """The scope of one channel."""
+    return f"ch:{channel_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A bundle that somebody added."""
+
+    id: str
+    bundle: str
+    """Its hash."""
+    by: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """All of one scope, as stored at one moment."""
+
+    revision: str = "0"
+    switches: Mapping[str, Switch] = field(default_factory=dict)
+    """By skeleton of the id; what is not in it was never switched."""
+    installed: Mapping[str, Installed] = field(default_factory=dict)
+    """By skeleton of the id."""
+    trusted: frozenset[tuple[str, str]] = frozenset()
+    """Skeleton of the id, and hash of the bundle, byte for byte."""
+
+    @classmethod
+    def read(cls, revision: str, stored: Mapping[str, str]) -> Decisions:
+        """From the hash's fields. Raises `ValueError` for anything that is not understood: then nothing may be assumed."""
+        switches: dict[str, Switch] = {}
+        installed: dict[str, Installed] = {}
+        trusted: set[tuple[str, str]] = set()
+        for name, value in stored.items():
+            kind, _, rest = name.partition(":")
+            match kind:
+                case "s":
+                    switches[rest] = _switch(value)
+                case "b":
+                    installed[rest] = _installed(value)
+                case "t":
+                    skeleton, _, bundle = rest.rpartition(":")
+                    trusted.add((skeleton, bundle))
+                case "rev":
+                    pass
+                case _:
+                    raise ValueError(f"a decision of an unknown kind: {name!r}")
+        return cls(revision, switches, installed, frozenset(trusted))
+
+    def switch(self, skill_id: str) -> Switch | None:
+        return self.switches.get(ids.skeleton(skill_id))
+
+    def trusts(self, skill_id: str, bundle: str) -> bool:
+        return (ids.skeleton(skill_id), bundle) in self.trusted
+
+
+def switch_field(skill_id: str) -> str:
+    return f"s:{ids.skeleton(skill_id)}"
+
+
+def bundle_field(skill_id: str) -> str:
+    return f"b:{ids.skeleton(skill_id)}"
+
+
+def trust_field(skill_id: str, bundle: str) -> str:
+    return f"t:{ids.skeleton(skill_id)}:{bundle}"
+
+
+def written(by: str, at_ms: int, **more: str) -> str:
+    """A decision as it is stored."""
+    return json.dumps({**more, "by": by, "at": at_ms}, ensure_ascii=False)
+
+
+def _switch(value: str) -> Switch:
+    match _mapping(value).get("to"):
+        case "on":
+            return "on"
+        case "off":
+            return "off"
+        case other:
+            raise ValueError(f"neither on nor off: {other!r}")
+
+
+def _installed(value: str) -> Installed:
+    try:
+        read = _mapping(value)
+        return Installed(str(read["id"]), str(read["bundle"]), str(read["by"]), int(read["at"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no bundle that was added: {error}") from error
+
+
+def _mapping(value: str) -> dict[str, Any]:
+    read = json.loads(value)
+    if not isinstance(read, dict):
+        raise ValueError(f"no decision: {value[:80]!r}")  # noqa: TRY004  # whoever reads asks for one kind of error
+    return read

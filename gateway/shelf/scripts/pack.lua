@@ -1,0 +1,15 @@
+-- pack(name, lease ms) -> 1 if we are the one who packs, snapshot, its hash, wanted, done
+local holder = redis.call('GET', P .. 'packer')
+if not holder then
+  redis.call('SET', P .. 'packer', ARGV[1], 'PX', ARGV[2])
+elseif holder == ARGV[1] then
+  redis.call('PEXPIRE', P .. 'packer', ARGV[2])
+end
+local meta = redis.call('HMGET', P .. 'meta', 'snapshot', 'hash', 'wanted', 'done')
+return {
+  (not holder or holder == ARGV[1]) and 1 or 0,
+  tonumber(meta[1] or 0),
+  meta[2] or '',
+  tonumber(meta[3] or 0),
+  tonumber(meta[4] or 0),
+}

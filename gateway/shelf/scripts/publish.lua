@@ -1,0 +1,25 @@
+-- publish(name, number before, hash, snapshot, n new bundles, new..., old...) -> verdict, number
+local n = tonumber(ARGV[5])
+if redis.call('GET', P .. 'packer') ~= ARGV[1] then
+  return { 'LOST', 0 }
+end
+local before = redis.call('HGET', P .. 'meta', 'snapshot') or '0'
+if before ~= ARGV[2] then
+  return { 'BEHIND', 0 }
+end
+for i = 6, 5 + n do
+  if redis.call('EXISTS', P .. 'bundle:' .. ARGV[i]) == 0 then
+    return { 'NO_BUNDLE', 0 }
+  end
+end
+for i = 6, 5 + n do
+  hold(ARGV[i])
+end
+for i = 6 + n, #ARGV do
+  release(ARGV[i])
+end
+local number = tonumber(before) + 1
+redis.call('SET', P .. 'snapshot:' .. text(number), ARGV[4])
+redis.call('EXPIRE', P .. 'snapshot:' .. before, '86400')
+redis.call('HSET', P .. 'meta', 'snapshot', text(number), 'hash', ARGV[3])
+return { 'OK', number }

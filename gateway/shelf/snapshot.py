@@ -1,0 +1,73 @@
+"""Snapshots: the numbered, immutable set of all skills that the folders hold, as one text in Redis.
+
+A snapshot names bundles by their hash and holds none of their bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+from skills.folders import Fault, Skill
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One skill of a folder."""
+
+    tier: str
+    id: str
+    bundle: str
+    """Its hash."""
+    place: str
+    """Where it lay on the machine that packed it."""
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Whatever lay in the folders of all tiers, the shadowed too, at one moment."""
+
+    entries: tuple[Entry, ...]
+    faults: tuple[Fault, ...]
+    warnings: tuple[str, ...]
+
+    def dump(self) -> str:
+        faults = [(*astuple(one)[:2], str(one.place), *astuple(one)[3:]) for one in self.faults]
+        entries = [astuple(one) for one in self.entries]
+        return json.dumps({"skills": entries, "faults": faults, "warnings": self.warnings}, ensure_ascii=False)
+
+    @classmethod
+    def load(cls, text: str | bytes) -> Snapshot:
+        """Raises `ValueError`."""
+        try:
+            read: dict[str, Any] = json.loads(text)
+            return cls(
+                tuple(
+                    Entry(tier, name, hash_, place, tuple(told)) for tier, name, hash_, place, told in read["skills"]
+                ),
+                tuple(
+                    Fault(name, tier, Path(place), kind, reason, line, kept)
+                    for name, tier, place, kind, reason, line, kept in read["faults"]
+                ),
+                tuple(read["warnings"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no snapshot: {error}") from error
+
+    @property
+    def bundles(self) -> frozenset[str]:
+        return frozenset(one.bundle for one in self.entries)
+
+
+def snapshot_of(skills: Sequence[Skill], faults: Sequence[Fault], warnings: Sequence[str]) -> Snapshot:
+    entries = (Entry(one.tier, one.id, one.hash, str(one.folder), one.warnings) for one in skills)
+    return Snapshot(tuple(entries), tuple(faults), tuple(warnings))
+
+
+def hash_of(dumped: str) -> str:
+    return hashlib.sha256(dumped.encode()).hexdigest()[:16]
