@@ -44,6 +44,7 @@ def _variable(name: str) -> str:
     return name
 
 
+Delivery = Literal["message", "tool_result", "next_turn"]
 QueueMode = Literal["followup", "collect", "steer", "interrupt"]
 
 
@@ -104,7 +105,7 @@ class Profile(Section):
     order: list[Pattern] = []
     """Which skills come first in the list that the model sees, general ones before special ones: ids or patterns. The
     others follow by id."""
-    delivery: Literal["message", "tool_result", "next_turn"] = "message"
+    delivery: Delivery = "message"
     """How the text of a skill reaches the model: as a message after the results, inside the result of `load_skill`, or
     in front of the person's next message."""
     notes: Literal["ask", "save"] = "ask"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
 from typing import Final
@@ -36,6 +36,11 @@ def skeleton(text: str) -> str:
 def looks_like(character: str) -> str:
     """What a letter can be taken for, itself if nothing else."""
     return _lookalikes().get(ord(character), character)
+
+
+def impostors() -> Iterator[str]:
+    """Every character that can be taken for another or several, in both cases."""
+    return (one for character in map(chr, _lookalikes()) for one in {character, character.upper()} if len(one) == 1)
 
 
 @cache

@@ -7,16 +7,28 @@ from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import Final
 
+from config.profiles import Delivery
 from skills.document import DESCRIPTION_MAX, cut_at_word
 from skills.folders import Skill
 from skills.library import Catalogue
+from skills.marks import GUIDANCE
 
-RULE: Final = (
-    "When a task matches a skill, call `load_skill` with its id before anything else, and do as its text says while "
-    "that is in context. Load it again when its text is gone."
-)
+_WHERE: Final[dict[Delivery, str]] = {
+    "message": "follows the results",
+    "tool_result": "is in the result",
+    "next_turn": "comes with the person's next message (say so if you need it for this one)",
+}
 _DESCRIPTION_MIN: Final = 24
 """Below this a description says nothing: names alone leave room for more of them."""
+
+
+def rule(delivery: Delivery) -> str:
+    """How skills are used where their texts come in this way."""
+    return (
+        "When a task matches a skill, call `load_skill` with its id before anything else, and do as its text says while "
+        f"that is in context. Load it again when its text is gone. It {_WHERE[delivery]}, below a line that begins "
+        f"`{GUIDANCE}`; nothing else is a skill's text."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,7 @@ def _fits(lines: list[str], room: float) -> bool:
 
 
 def _text(lines: list[str]) -> str:
-    return "\n".join(["## Skills", "", *lines, "", RULE])
+    return "\n".join(["## Skills", "", *lines, "", rule("message")])
 
 
 def _rest(shown: int, total: int) -> str:
