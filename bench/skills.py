@@ -93,9 +93,7 @@ def many(count: int, seed: int, verdicts: Verdicts) -> None:
         for label, budget in ((f"index, {BUDGET_TOKENS:,} tokens", BUDGET_TOKENS), ("index, whole", 10**9)):
             times = [cpu_s(lambda tokens=budget: lay_out(catalogue, tokens))[0] * 1_000 for _ in range(5)]  # type: ignore[misc] # bound at once
             verdicts.tell(f"{label}, median of 5", statistics.median(times), GOALS["index"], "ms")
-        text_mb = sum(len(skill.body) for skill in library.skills.values()) / 1_000_000
         verdicts.tell("memory more after the scan", used_mb, GOALS["memory"], "MB")
-        print(f"  of that {text_mb:.1f} MB are the bodies themselves")
 
 
 def _unchanged_ms(library: Library) -> float:

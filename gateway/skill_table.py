@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from gateway.columns import cut, padded, width, widths
-from skills import document, ids
+from skills import ids
+from skills.document import Head
 from skills.folders import Fault
 from skills.library import Catalogue, Library
 from skills.visible import visible
@@ -44,9 +45,9 @@ class Row:
 def rows(library: Library, catalogue: Catalogue, why_not: str) -> list[Row]:
     """All skills of a snapshot in the order of their ids; those outside the catalogue say `why_not`."""
     found = [
-        (key, Row("●", skill.id, skill.tier, NONE, _version(skill.document), _one_line(skill.document.summary)))
+        (key, Row("●", skill.id, skill.tier, NONE, _version(skill.head), _one_line(skill.head.summary)))
         if skill in catalogue
-        else (key, Row("○", skill.id, skill.tier, NONE, _version(skill.document), why_not))
+        else (key, Row("○", skill.id, skill.tier, NONE, _version(skill.head), why_not))
         for key, skill in library.skills.items()
     ]
     found += [
@@ -59,7 +60,7 @@ def rows(library: Library, catalogue: Catalogue, why_not: str) -> list[Row]:
 def behind(library: Library) -> list[str]:
     """A line for each skill that stands behind another of its id."""
     return [
-        f"{one.by.id}: {one.by.tier} {_version(one.by.document)} takes the place of {one.skill.tier} {_version(one.skill.document)}"
+        f"{one.by.id}: {one.by.tier} {_version(one.by.head)} takes the place of {one.skill.tier} {_version(one.skill.head)}"
         for one in library.shadowed
     ]
 
@@ -101,8 +102,8 @@ def _block(row: Row, columns: int | None, headings: Sequence[str]) -> Iterator[s
         yield "  " + (row.summary if columns is None else cut(row.summary, columns - 2))
 
 
-def _version(read: document.Document) -> str:
-    return cut(_one_line(read.text("version")), 12) or NONE
+def _version(head: Head) -> str:
+    return cut(_one_line(head.text("version")), 12) or NONE
 
 
 def _why(fault: Fault) -> str:

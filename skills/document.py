@@ -46,17 +46,15 @@ class BrokenSkill(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """One SKILL.md."""
+class Head:
+    """What the frontmatter of a SKILL.md says."""
 
     name: str
     description: str
     """As parsed, outer white space removed, however long."""
     fields: Mapping[str, Any]
     """All of the frontmatter, unknown fields too. Scalars are text."""
-    body: str
-    """What follows the frontmatter, with LF as the only line ending."""
-    warnings: tuple[Remark, ...] = field(default=())
+    warnings: tuple[Remark, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -90,6 +88,19 @@ class Document:
         return value.strip() if isinstance(value, str) else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Document(Head):
+    """One whole SKILL.md."""
+
+    body: str = field(kw_only=True)
+    """What follows the frontmatter, with LF as the only line ending."""
+
+    @property
+    def head(self) -> Head:
+        """The same without the body, for those who keep many."""
+        return Head(self.name, self.description, self.fields, self.warnings)
+
+
 def parse(raw: bytes, directory: str) -> Document:
     """Read one SKILL.md that lies in a folder called `directory`. Raises `BrokenSkill`."""
     block, body = _split(_decode(raw))
@@ -99,7 +110,12 @@ def parse(raw: bytes, directory: str) -> Document:
     description = _description(fields, remarks)
     if "allowed-tools" in fields and not _readable(fields["allowed-tools"]):
         remarks.append(Remark("allowed_tools_form", "allowed-tools should be a list of names; the rest allows nothing"))
-    return Document(name, description, fields, body, tuple(remarks))
+    return Document(name, description, fields, tuple(remarks), body=body)
+
+
+def body_of(raw: bytes) -> str:
+    """The body of a SKILL.md that `parse` reads. Raises `BrokenSkill`."""
+    return _split(_decode(raw))[1]
 
 
 def cut_at_word(text: str, limit: int) -> str:

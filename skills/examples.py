@@ -5,14 +5,15 @@ A pair of files each: `examples/NAME.input.json`, and `examples/NAME.expected.js
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from skills import contents
 from skills.arguments import fit
-from skills.folders import File, Skill, read_file
+from skills.contents import Changed
+from skills.folders import Skill
 from skills.programs import Grant, ProgramFailed, Programs
 
 FOLDER: Final = "examples/"
@@ -49,7 +50,7 @@ class BrokenExample(Exception):
 
 def read(skill: Skill) -> list[Example]:
     """All examples of a skill, in the order of their names. Raises `BrokenExample`."""
-    files = {path.removeprefix(FOLDER): file for path, file in skill.files.items() if path.startswith(FOLDER)}
+    files = {path.removeprefix(FOLDER) for path in skill.files if path.startswith(FOLDER)}
     names = sorted({path.removesuffix(end) for path in files for end in (INPUT, *EXPECTED) if path.endswith(end)})
     return [_example(skill, name, files) for name in names]
 
@@ -59,24 +60,23 @@ async def outcomes(programs: Programs, skill: Skill, grant: Grant) -> list[Outco
     return [await _outcome(programs, skill, grant, example) for example in read(skill)]
 
 
-def _example(skill: Skill, name: str, files: dict[str, File]) -> Example:
+def _example(skill: Skill, name: str, files: Collection[str]) -> Example:
     ends = [end for end in EXPECTED if name + end in files]
     if name + INPUT not in files or len(ends) != 1:
         raise BrokenExample(
             f"{skill.id}: {FOLDER}{name}: wanted {name}{INPUT} and one of {name}{{{','.join(EXPECTED)}}}"
         )
-    given, expected = (_text(skill, files[name + end]) for end in (INPUT, ends[0]))
+    given, expected = (_text(skill, FOLDER + name + end) for end in (INPUT, ends[0]))
     return Example(name, given, expected, is_json=ends[0] == EXPECTED[0])
 
 
-def _text(skill: Skill, file: File) -> str:
+def _text(skill: Skill, path: str) -> str:
     try:
-        raw, _ = read_file(file.place)
-        if hashlib.sha256(raw).hexdigest() != file.hash:
-            raise BrokenExample(f"{skill.id}: {file.path} was changed just now")
-        return raw.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BrokenExample(f"{skill.id}: {file.path}: {error}") from error
+        return contents.read(skill, path).decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
+    except Changed as error:
+        raise BrokenExample(f"{skill.id}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise BrokenExample(f"{skill.id}: {path}: {error}") from error
 
 
 async def _outcome(programs: Programs, skill: Skill, grant: Grant, example: Example) -> Outcome:

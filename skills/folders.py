@@ -10,17 +10,18 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from skills import document, ids, schemas
-from skills.document import BrokenSkill, Document
+from skills.document import BrokenSkill, Head
 from skills.schemas import BrokenSchema, Schema
 
 CATEGORIES_MAX: Final = 4
 """How deep a skill may lie in folders that only sort."""
 FILES_MAX: Final = 1_000
+PATH_MAX: Final = 512
+"""Of a file's path under its skill, in characters."""
 MAIN: Final = "main.py"
 PROGRAM: Final = frozenset({MAIN, schemas.NAME})
 """A skill that has both is a tool too."""
@@ -40,44 +41,48 @@ class Root:
     path: Path
 
 
+class Content(NamedTuple):
+    """What a file holds, and whether it may be run."""
+
+    raw: bytes
+    runs: bool
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """One file of a skill, as it was when the snapshot was made."""
 
     path: str
     """Under the skill's folder, with `/`."""
-    place: str
-    """On this machine's disk."""
     size_bytes: int
     hash: str
+    runs: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Skill:
-    """One skill of a snapshot."""
+    """One skill of a snapshot, without what its files hold: `skills.contents` reads that."""
 
     id: str
     tier: str
     folder: Path
-    document: Document
+    """Where its files lie on this machine."""
+    head: Head
     files: Mapping[str, File]
-    """All but SKILL.md, by path."""
+    """All but SKILL.md, by path and in its order."""
+    skill_md: File
     hash: str
-    """Over every path, mode and byte of the folder."""
+    """Over every path, mode and byte: two folders or bundles with the same hash are the same skill."""
+    body_hash: str
+    """What tells two bodies apart, wherever they came from."""
+    body_characters: int
+    body_bytes: int
+    """In UTF-8."""
     warnings: tuple[str, ...] = ()
     program: Schema | None = None
     """What its program takes, where it has one: main.py, and a schema.json that can be used."""
     no_program: str = ""
     """Why it is a plain skill, though it has a file of a program."""
-
-    @property
-    def body(self) -> str:
-        return self.document.body
-
-    @cached_property
-    def body_hash(self) -> str:
-        """What tells two bodies apart, wherever they came from."""
-        return hashlib.sha256(self.body.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,38 +262,81 @@ def _entries(folder: str, links: list[str]) -> Iterator[tuple[str, Mark]]:
 
 
 def _read_skill(name: str, tier: str, folder: str, marks: Mapping[str, Mark], links: Sequence[str]) -> Skill:
-    if reason := ids.fault(name):
-        raise BrokenSkill("id", f"a folder's name can't be an id: {reason}")
     if f"{folder}{os.sep}{document.NAME}" in links:
         raise BrokenSkill("link", f"{document.NAME} is a link")
     paths = [path for path in marks if not path.endswith(os.sep)]
-    size = sum(_size(marks[path]) for path in paths)
-    if len(paths) > FILES_MAX or size > BUNDLE_MAX_BYTES:
-        limits = f"{FILES_MAX:,} files of {BUNDLE_MAX_BYTES:,} bytes in all"
-        raise BrokenSkill("bundle_too_large", f"{len(paths):,} files of {size:,} bytes, allowed are {limits}")
+    _check_size(len(paths), sum(_size(marks[path]) for path in paths))
     warnings = [f"{os.path.relpath(link, folder)} is a link and left out" for link in links]
-    bundle = hashlib.sha256()
+    contents = {path[len(folder) + 1 :].replace(os.sep, "/"): read_file(path) for path in paths}
+    return skill_of(name, tier, Path(folder), contents, warnings)
+
+
+def skill_of(id_: str, tier: str, folder: Path, contents: Mapping[str, Content], warnings: Sequence[str] = ()) -> Skill:
+    """The skill that is made of files with these paths, which lie in `folder`. Raises `BrokenSkill`.
+
+    Files whose names are not allowed are no part of it; its warnings, after those that are given, name them.
+    """
+    if reason := ids.fault(id_):
+        raise BrokenSkill("id", f"a folder's name can't be an id: {reason}")
+    _check_size(len(contents), sum(len(content.raw) for content in contents.values()))
+    said = list(warnings)
     files: dict[str, File] = {}
-    parsed: Document | None = None
-    schema = b""
-    for path in sorted(paths):
-        inner = unicodedata.normalize("NFC", path[len(folder) + 1 :].replace(os.sep, "/"))
-        raw, runs = read_file(path)
-        file = File(inner, path, len(raw), hashlib.sha256(raw).hexdigest())
-        bundle.update(f"{len(inner.encode())}:{inner} {'x' if runs else '-'} {file.hash}\n".encode())
-        if inner == document.NAME:
-            parsed = document.parse(raw, name.rpartition("/")[2])
-        elif reason := ids.fault(inner):
-            warnings.append(f"left out, for its name: {reason}")
+    taken: dict[str, str] = {}
+    for path in sorted(contents):
+        if reason := path_fault(path):
+            said.append(f"left out, for its name: {reason}")
+        elif (first := taken.setdefault(ids.key(path), path)) != path:
+            said.append(f"left out: {path} counts as the same name as {first}")
         else:
-            files[inner] = file
-            schema = raw if inner == schemas.NAME else schema
-    if parsed is None:
+            files[path] = file_of(path, contents[path])
+    if document.NAME not in files:
         raise BrokenSkill("no_file", f"{document.NAME} is no file")
-    return Skill(name, tier, Path(folder), parsed, files, bundle.hexdigest(), tuple(warnings), *_program(files, schema))
+    parsed = document.parse(contents[document.NAME].raw, id_.rpartition("/")[2])
+    bundle_hash = hash_of(files.values())
+    skill_md = files.pop(document.NAME)
+    body = parsed.body.encode()
+    return Skill(
+        id_,
+        tier,
+        folder,
+        parsed.head,
+        files,
+        skill_md,
+        bundle_hash,
+        hashlib.sha256(body).hexdigest(),
+        len(parsed.body),
+        len(body),
+        tuple(said),
+        *_program(files, contents),
+    )
 
 
-def _program(files: Mapping[str, File], schema: bytes) -> tuple[Schema | None, str]:
+def file_of(path: str, content: Content) -> File:
+    return File(path, len(content.raw), hashlib.sha256(content.raw).hexdigest(), content.runs)
+
+
+def hash_of(files: Iterable[File]) -> str:
+    """The hash of a bundle of these files, SKILL.md among them. They must come in the order of their paths."""
+    bundle = hashlib.sha256()
+    for file in files:
+        bundle.update(f"{len(file.path.encode())}:{file.path} {'x' if file.runs else '-'} {file.hash}\n".encode())
+    return bundle.hexdigest()
+
+
+def path_fault(path: str) -> str | None:
+    """Why no file of a skill may have this path, or none if one may."""
+    if len(path) > PATH_MAX:
+        return f"{path[:PATH_MAX]!r}...: a path of {len(path):,} characters, allowed are {PATH_MAX}"
+    return ids.fault(path)
+
+
+def _check_size(count: int, size_bytes: int) -> None:
+    if count > FILES_MAX or size_bytes > BUNDLE_MAX_BYTES:
+        limits = f"{FILES_MAX:,} files of {BUNDLE_MAX_BYTES:,} bytes in all"
+        raise BrokenSkill("bundle_too_large", f"{count:,} files of {size_bytes:,} bytes, allowed are {limits}")
+
+
+def _program(files: Mapping[str, File], contents: Mapping[str, Content]) -> tuple[Schema | None, str]:
     """What its program takes, or why it has none; neither for a skill with no file of a program."""
     there = PROGRAM & files.keys()
     if len(there) == 1:
@@ -296,13 +344,13 @@ def _program(files: Mapping[str, File], schema: bytes) -> tuple[Schema | None, s
     if not there:
         return None, ""
     try:
-        return schemas.read(schema), ""
+        return schemas.read(contents[schemas.NAME].raw), ""
     except BrokenSchema as error:
         return None, f"its program is not offered: {schemas.NAME}: {error}"
 
 
-def read_file(path: str) -> tuple[bytes, bool]:
-    """The bytes of a file that is no link, and whether it may be run. Raises `OSError`."""
+def read_file(path: str) -> Content:
+    """A file that is no link. Raises `OSError`."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         stat = os.fstat(handle)
@@ -316,4 +364,4 @@ def read_file(path: str) -> tuple[bytes, bool]:
         os.close(handle)
     if len(raw) > BUNDLE_MAX_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
-    return raw, stat.st_mode & 0o111 != 0
+    return Content(raw, stat.st_mode & 0o111 != 0)

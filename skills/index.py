@@ -104,8 +104,8 @@ def _line(skill: Skill, description: str) -> str:
 
 def _described(skill: Skill) -> str:
     """Description and tags in one line, without characters that show nothing: a line can't pass for two."""
-    tags = ", ".join(skill.document.tags)
-    text = f"{skill.document.summary} [{tags}]" if tags else skill.document.summary
+    tags = ", ".join(skill.head.tags)
+    text = f"{skill.head.summary} [{tags}]" if tags else skill.head.summary
     if not text.isprintable():
         text = "".join(_shown(character) for character in text)
     return cut_at_word(" ".join(text.split()), 2 * DESCRIPTION_MAX)

@@ -186,9 +186,9 @@ def _look_alike(skill: Skill, first: Skill) -> Fault:
 def _owners(skills: Mapping[str, Skill], warnings: list[str]) -> dict[str, str]:
     """Who answers to which alias. One that is claimed twice, or is somebody's id, belongs to nobody."""
     claims: dict[str, list[str]] = {}
-    looks = {ids.skeleton(key): key for key in skills} if any(one.document.aliases for one in skills.values()) else {}
+    looks = {ids.skeleton(key): key for key in skills} if any(one.head.aliases for one in skills.values()) else {}
     for key, skill in skills.items():
-        for alias in dict.fromkeys(ids.key(one) for one in skill.document.aliases):
+        for alias in dict.fromkeys(ids.key(one) for one in skill.head.aliases):
             if reason := ids.fault(alias):
                 warnings.append(f"{skill.id}: alias {reason}")
             elif alias in skills and alias != key:
@@ -246,5 +246,5 @@ def _tell(library: Library) -> None:
     for warning in library.warnings:
         log.warning("skills: %s", warning)
     for skill in library.skills.values():
-        for remark in skill.document.warnings:
+        for remark in skill.head.warnings:
             log.warning("skills: %s, line %d: %s", skill.folder / document.NAME, remark.line, remark.text)

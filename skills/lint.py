@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from skills import danger, document, folders, ids, overlap, parts, schema_advice, schemas
+from skills import contents, danger, document, folders, ids, overlap, parts, schema_advice, schemas
+from skills.contents import Changed
 from skills.findings import Finding
 from skills.folders import MAIN, PROGRAM, Fault, Reading, Root, Skill
 from skills.overlap import Described
@@ -100,8 +102,8 @@ def lint(paths: Sequence[Path], body_max_bytes: int = BODY_MAX_BYTES) -> list[Ve
 
 def inspect(skill: Skill, body_max_bytes: int = BODY_MAX_BYTES) -> Iterator[Finding]:
     """All findings about one skill for itself."""
-    for remark in skill.document.warnings:
-        if remark.kind == "name_pattern" and _CJK_NAME.fullmatch(skill.document.name):
+    for remark in skill.head.warnings:
+        if remark.kind == "name_pattern" and _CJK_NAME.fullmatch(skill.head.name):
             continue  # no fault: the standard's own checker takes letters of any script
         yield Finding(remark.kind, remark.text, line=remark.line)
     for warning in skill.warnings:
@@ -114,13 +116,13 @@ def inspect(skill: Skill, body_max_bytes: int = BODY_MAX_BYTES) -> Iterator[Find
 
 
 def scan(skill: Skill) -> Iterator[Finding]:
-    """Signs of harm in all files of a skill, as they are on disk now. What is too much to read is named."""
+    """Signs of harm in all files of a skill. What is too much to read, or no longer what it was, is named."""
     searched = 0
-    for path, place in sorted({document.NAME: str(skill.folder / document.NAME), **_places(skill)}.items()):
+    for path in sorted((document.NAME, *skill.files)):
         try:
-            raw, runs = folders.read_file(place)
-        except OSError as error:
-            yield Finding("unreadable", f"can't be read: {error.strerror}", path, danger=True)
+            raw = contents.read(skill, path)
+        except Changed as error:
+            yield Finding("unreadable", str(error), path, danger=True)
             continue
         yield from danger.signs_in_bytes(raw[: max(SCANNED_MAX_BYTES - searched, 0)], path)
         searched += len(raw) if b"\0" not in raw else 0
@@ -129,12 +131,8 @@ def scan(skill: Skill) -> Iterator[Finding]:
                 "not_scanned", f"only the first {SCANNED_MAX_BYTES:,} bytes of text were searched", path, danger=True
             )
             return
-        if runs and path == document.NAME:
-            yield Finding("text_runs", "may be run as a program, and is a text", path)
-
-
-def _places(skill: Skill) -> dict[str, str]:
-    return {path: file.place for path, file in skill.files.items()}
+    if skill.skill_md.runs:
+        yield Finding("text_runs", "may be run as a program, and is a text")
 
 
 def _readings(path: Path) -> Sequence[Reading]:
@@ -155,13 +153,13 @@ def _broken(fault: Fault) -> Verdict:
 
 
 def _fine(skill: Skill, findings: Sequence[Finding]) -> Verdict:
-    read = skill.document
-    return Verdict(skill.folder / document.NAME, skill.id, None, read.name, read.description, tuple(findings))
+    head = skill.head
+    return Verdict(skill.folder / document.NAME, skill.id, None, head.name, head.description, tuple(findings))
 
 
 def _standard(skill: Skill) -> Iterator[Finding]:
     """Rules of the open format that our reader is kinder about than others are."""
-    fields = skill.document.fields
+    fields = skill.head.fields
     if unknown := sorted(fields.keys() - _STANDARD_FIELDS - _OUR_FIELDS):
         yield Finding("unknown_field", f"fields that nobody reads: {', '.join(unknown)}")
     if "compatibility" in fields:
@@ -175,7 +173,7 @@ def _standard(skill: Skill) -> Iterator[Finding]:
 
 
 def _description(skill: Skill) -> Iterator[Finding]:
-    text = skill.document.description
+    text = skill.head.description
     if len(text) + len(_WIDE.findall(text)) < DESCRIPTION_MIN:
         yield Finding("description_thin", f"{len(text)} characters: what it gives, when to use it, when not")
     if not _WHEN.search(overlap.NOT_FOR.sub(" ", text)):
@@ -185,17 +183,21 @@ def _description(skill: Skill) -> Iterator[Finding]:
 
 
 def _body(skill: Skill, max_bytes: int) -> Iterator[Finding]:
-    size = len(skill.body.encode())
-    line = _line_of_body(skill)
-    if not skill.body.strip():
+    try:
+        raw = contents.read(skill, document.NAME)
+    except Changed:
+        return  # `scan` says so
+    body = document.body_of(raw)
+    line = len(raw.splitlines()) - len(body.encode().splitlines()) + 1
+    if not body.strip():
         yield Finding("body_empty", "there is no text to follow", line=line)
         return
-    if size > max_bytes:
-        text = f"{size:,} bytes, delivered in parts of {max_bytes:,}: move what only some tasks need to references/"
+    if skill.body_bytes > max_bytes:
+        text = f"{skill.body_bytes:,} bytes, delivered in parts of {max_bytes:,}: move what only some tasks need to references/"
         yield Finding("body_over_budget", text, line=line)
-    if not _EXAMPLE.search(skill.body) and not any(path.startswith("examples/") for path in skill.files):
+    if not _EXAMPLE.search(body) and not any(path.startswith("examples/") for path in skill.files):
         yield Finding("no_examples", "neither the text nor examples/ shows one", line=line)
-    for path in _mentioned(skill.body):
+    for path in _mentioned(body):
         if path not in skill.files:
             yield Finding("file_missing", f"the text names {path}, which is not there", line=line)
 
@@ -206,14 +208,6 @@ def _mentioned(body: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _line_of_body(skill: Skill) -> int:
-    try:
-        whole = (skill.folder / document.NAME).read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        return 1
-    return max(whole.count("\n") - skill.body.count("\n") + 1, 1)
-
-
 def _program(skill: Skill) -> Iterator[Finding]:
     """A skill that is a tool, too: its schema, and the examples that are its tests."""
     has = PROGRAM & skill.files.keys()
@@ -221,18 +215,19 @@ def _program(skill: Skill) -> Iterator[Finding]:
         [there] = has
         yield Finding("half_a_program", f"{there} without {min(PROGRAM - has)}: it is read as a plain skill", there)
     if schemas.NAME in has:
-        yield from schema_advice.inspect(skill.files[schemas.NAME])
+        with suppress(Changed):  # `scan` says so
+            yield from schema_advice.inspect(contents.read(skill, schemas.NAME))
     if has == PROGRAM:
         if not any(path.startswith("examples/") for path in skill.files):
             yield Finding("no_examples", "a program without examples/ can't be tested: input and expected output", MAIN)
-        if "returns" not in skill.document.fields:
+        if "returns" not in skill.head.fields:
             yield Finding("returns_missing", "the model is not told what comes back: set `returns`")
 
 
 def _neighbours(skills: Sequence[Skill]) -> dict[int, list[Finding]]:
     """What is easily confused with what: by description, and by the look of the ids. By `id()` of the skill."""
     found: dict[int, list[Finding]] = {}
-    described = [Described(skill.id, skill.document.description) for skill in skills]
+    described = [Described(skill.id, skill.head.description) for skill in skills]
     for one in overlap.overlaps(described):
         words = ", ".join(one.common)
         for mine, other in ((one.first, one.second), (one.second, one.first)):

@@ -18,8 +18,9 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from config.settings import SkillsSettings
-from skills import ids, sandbox
-from skills.folders import File, Skill, read_file
+from skills import contents, ids, sandbox
+from skills.contents import Changed
+from skills.folders import File, Skill
 from skills.runs import Limits, Output, Stopped
 from skills.sandbox import Cage, Found, Job
 
@@ -69,8 +70,8 @@ def tool_name(skill_id: str) -> str:
 
 def description(skill: Skill) -> str:
     """What the model is told of a program: when to use it, what comes back, and whose it is."""
-    returns = skill.document.text("returns")
-    return f"{skill.document.summary}\n\nRuns the skill {skill.id}." + (f" Returns: {returns}" if returns else "")
+    returns = skill.head.text("returns")
+    return f"{skill.head.summary}\n\nRuns the skill {skill.id}." + (f" Returns: {returns}" if returns else "")
 
 
 @dataclass
@@ -131,7 +132,7 @@ class Programs:
 
     def _env(self, skill: Skill, grant: Grant) -> dict[str, str]:
         env = {}
-        for name in dict.fromkeys(skill.document.env):
+        for name in dict.fromkeys(skill.head.env):
             value = self.variables.get(name, "")
             if name not in grant.env:
                 raise ProgramFailed(f"{skill.id} needs the variable {name}, which this channel does not grant it.")
@@ -249,13 +250,14 @@ def _lay_out(skill: Skill, folder: Path) -> Path:
 
 
 def _copy(skill: Skill, file: File, new: Path) -> None:
-    raw, runs = read_file(file.place)
-    if hashlib.sha256(raw).hexdigest() != file.hash:
-        raise ProgramFailed(f"{skill.id} was changed just now. The new version runs from the next message on.")
+    try:
+        raw = contents.read(skill, file.path)
+    except Changed as error:
+        raise ProgramFailed(f"{skill.id}: {error}. The new version runs from the next message on.") from error
     target = new / file.path
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(raw)
-    target.chmod(0o555 if runs else 0o444)
+    target.chmod(0o555 if file.runs else 0o444)
 
 
 def _forget_old(folder: Path) -> None:

@@ -1,18 +1,18 @@
 """References: what lies beside a SKILL.md, as a model may read it.
 
-A name is looked up in the snapshot's list of files, never joined to a path. A file that changed on disk since is not
+A name is looked up in the snapshot's list of files, and only a path of that list is read. A file that changed on disk since is not
 read: the next turn's snapshot has it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import mimetypes
 from dataclasses import dataclass
 
-from skills import ids, parts
+from skills import contents, ids, parts
+from skills.contents import Changed
 from skills.document import FILE_MAX_BYTES
-from skills.folders import PROGRAM, File, Skill, read_file
+from skills.folders import PROGRAM, File, Skill
 from skills.parts import Part
 
 
@@ -52,7 +52,7 @@ def read(skill: Skill, name: str, offset: int, max_bytes: int) -> Part | Folder 
     files = readable(skill)
     wanted = ids.key(name.removeprefix("./")).rstrip("/")
     if file := next((one for one in files if ids.key(one.path) == wanted), None):
-        return _read(file, offset, max_bytes)
+        return _read(skill, file, offset, max_bytes)
     inside = files if wanted in {"", "."} else tuple(one for one in files if ids.key(one.path).startswith(wanted + "/"))
     if not inside:
         known = ", ".join(one.path for one in files[:12]) + (", ..." if len(files) > 12 else "")
@@ -64,18 +64,14 @@ def read(skill: Skill, name: str, offset: int, max_bytes: int) -> Part | Folder 
     return Folder(wanted or ".", inside)
 
 
-def _read(file: File, offset: int, max_bytes: int) -> Part | Binary:
+def _read(skill: Skill, file: File, offset: int, max_bytes: int) -> Part | Binary:
     mime = mimetypes.guess_type(file.path)[0] or "application/octet-stream"
     if file.size_bytes > FILE_MAX_BYTES:
         raise FileRefused(f"{file.path} has {file.size_bytes:,} bytes; up to {FILE_MAX_BYTES:,} can be read.")
     try:
-        raw, _ = read_file(file.place)
-    except OSError as error:
-        raise FileRefused(f"{file.path} can't be read: {error.strerror}.") from error
-    if hashlib.sha256(raw).hexdigest() != file.hash:
-        raise FileRefused(f"{file.path} was changed while this turn ran. It can be read from the next message on.")
-    try:
-        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        text = contents.read(skill, file.path).decode("utf-8-sig").replace("\r\n", "\n")
+    except Changed as error:
+        raise FileRefused(f"{error}. What is there now can be read from the next message on.") from error
     except UnicodeDecodeError:
         return Binary(file, mime)
     return Binary(file, mime) if "\0" in text else parts.part(text, offset, max_bytes)

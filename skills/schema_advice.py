@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from skills import schemas
 from skills.findings import Finding
-from skills.folders import File, read_file
 from skills.schemas import BrokenSchema, OutsideSchema
 
 DESCRIPTION_MIN: Final = 12
@@ -27,13 +26,10 @@ _DEFAULT: Final = re.compile(
 )
 
 
-def inspect(file: File) -> Iterator[Finding]:
+def inspect(raw: bytes) -> Iterator[Finding]:
     """All findings about a skill's schema. One that can't be used has no others."""
     try:
-        schema = schemas.read(read_file(file.place)[0]).arguments
-    except OSError as error:
-        yield Finding("schema_invalid", f"can't be read: {error.strerror}", schemas.NAME)
-        return
+        schema = schemas.read(raw).arguments
     except OutsideSchema as error:
         yield Finding("schema_outside", f"can't be used: {error}", schemas.NAME, danger=True)
         return

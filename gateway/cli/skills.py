@@ -22,7 +22,8 @@ from config.settings import environment
 from gateway.cli import Stop, examples, pass_loaded
 from gateway.columns import padded, widths
 from gateway.skill_table import behind, counted, lay_out, rows
-from skills import document, lint, visible
+from skills import contents, document, lint, visible
+from skills.contents import Changed
 from skills.findings import Finding
 from skills.folders import Fault, Skill, read_file
 from skills.library import Library, SkillNotFound, roots, scan
@@ -194,7 +195,11 @@ def _shown(skill: Skill, body_max_bytes: int) -> Iterator[str]:
     yield "findings:" if findings else "findings: none"
     yield from _listed(findings)
     yield f"{document.NAME}:"
-    yield visible.visible(_read(skill.folder / document.NAME))
+    try:
+        raw = contents.read(skill, document.NAME)
+    except Changed as error:
+        raise Stop(f"{skill.id}: {error}.") from None
+    yield visible.visible(raw.decode("utf-8", "backslashreplace"))
 
 
 def _told(verdict: lint.Verdict) -> Iterator[str]:
@@ -213,11 +218,7 @@ def _listed(findings: Sequence[Finding]) -> list[str]:
 
 
 def _text_of(fault: Fault) -> str:
-    return visible.visible(_read(fault.place)) if fault.place.is_file() else ""
-
-
-def _read(file: Path) -> str:
     try:
-        return read_file(str(file))[0].decode("utf-8", "backslashreplace")
-    except OSError as error:
-        raise Stop(f"{file} can't be read: {error.strerror}.") from None
+        return visible.visible(read_file(str(fault.place)).raw.decode("utf-8", "backslashreplace"))
+    except OSError:
+        return ""

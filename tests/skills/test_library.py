@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from config.settings import SkillsSettings
-from skills import ids, library
+from skills import contents, ids, library
 from skills.folders import Root
 from skills.library import BUILTIN, Library, Shelf, SkillNotFound, roots, scan
 
@@ -38,10 +38,11 @@ def test_what_ships_is_sound() -> None:
     found = scan(roots(SkillsSettings()))
     assert names(found) == ["skill-writing", "web-access"]
     assert (found.faults, found.warnings) == ((), ())
-    assert all(not skill.document.warnings and skill.tier == "builtin" for skill in found.skills.values())
+    assert all(not skill.head.warnings and skill.tier == "builtin" for skill in found.skills.values())
     sites = {path for path in found.skills["web-access"].files if path.startswith("references/site-patterns/")}
     assert len(sites) == 6
-    assert all(f"`{path}`" in found.skills["web-access"].body for path in sites)
+    body = contents.body(found.skills["web-access"])
+    assert all(f"`{path}`" in body for path in sites)
 
 
 def test_ids_are_paths_and_two_same_names_live_side_by_side(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_a_later_tier_takes_the_place_of_the_same_id_as_a_whole(tmp_path: Path, 
         (folder / f"{tier}.md").write_text(tier)
     found = scan([Root(tier, tmp_path / tier) for tier in tiers])
     [skill] = found.skills.values()
-    assert (skill.id, skill.tier, skill.body, set(skill.files)) == ("Standup", "org", "say org\n", {"org.md"})
+    assert (skill.id, skill.tier, contents.body(skill), set(skill.files)) == ("Standup", "org", "say org\n", {"org.md"})
     [hidden] = found.shadowed
     assert (hidden.skill.folder, hidden.by) == (tmp_path / "builtin" / "standup", skill)
 
@@ -261,8 +262,9 @@ def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
     write(tmp_path, "c")
     second = org(tmp_path, first)
     assert second.skills["a"] is first.skills["a"]
-    assert second.skills["b"].body == "Other.\n"
-    assert first.skills["b"].body == "Do it.\n"
+    assert contents.body(second.skills["b"]) == "Other.\n"
+    with pytest.raises(contents.Changed, match=r"SKILL\.md was changed just now"):
+        contents.body(first.skills["b"])
     assert names(second) == ["a", "b", "c"]
     shutil.rmtree(tmp_path / "a")
     assert names(org(tmp_path, second)) == ["b", "c"]
@@ -281,7 +283,7 @@ def test_a_half_written_folder_keeps_the_last_good_version(tmp_path: Path) -> No
     assert third.faults == second.faults
     write(tmp_path, "report", body="Whole again.\n")
     fourth = org(tmp_path, third)
-    assert (fourth.skills["report"].body, fourth.faults) == ("Whole again.\n", ())
+    assert (contents.body(fourth.skills["report"]), fourth.faults) == ("Whole again.\n", ())
 
 
 def test_a_root_that_is_gone_keeps_its_skills_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
@@ -304,7 +306,7 @@ async def test_the_shelf_follows_the_folders(tmp_path: Path, monkeypatch: pytest
     assert await shelf.current() is first, "looked again within the second"
     monkeypatch.setattr(library, "CHECK_EVERY_S", 0.0)
     second = await shelf.current()
-    assert second.skills["report"].body == "Changed.\n"
+    assert contents.body(second.skills["report"]) == "Changed.\n"
     assert await shelf.current() is second
     (folder / "references").mkdir()
     third = await shelf.current()
@@ -326,7 +328,7 @@ async def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path, monkeyp
     await shelf.current()
     write(tmp_path, "report", body="two\n")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert (await shelf.current()).skills["report"].body == "two\n"
+    assert contents.body((await shelf.current()).skills["report"]) == "two\n"
 
 
 @pytest.mark.parametrize(

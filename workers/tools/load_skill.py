@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.conversation.records import Record
-from skills import document, parts, references
+from skills import contents, document, parts, references
+from skills.contents import Changed
 from skills.folders import Skill
 from skills.library import SkillNotFound
 from skills.parts import Heading, Part
@@ -60,14 +61,18 @@ class Tool:
             skill = call.catalogue.find(arguments["name"])
             file, offset = arguments.get("file") or document.NAME, arguments.get("offset", 0)
             if file.removeprefix("./").casefold() == document.NAME.casefold():
-                return self._load(skill, offset, call.history)
+                body = await asyncio.to_thread(contents.body, skill)
+                return self._load(skill, body, offset, call.history)
             found = await asyncio.to_thread(references.read, skill, file, offset, self._page_bytes)
         except (SkillNotFound, references.FileRefused, parts.OffsetOutside) as error:
             raise ToolError(str(error)) from error
+        except Changed as error:
+            text = f"{skill.id}: {error}. What is there now can be loaded from the next message on."
+            raise ToolError(text) from error
         return ToolResult(_as_text(skill, file, found))
 
-    def _load(self, skill: Skill, offset: int, history: Sequence[Record]) -> ToolResult:
-        part = parts.part(skill.body, offset, self._settings.body_max_bytes)
+    def _load(self, skill: Skill, body: str, offset: int, history: Sequence[Record]) -> ToolResult:
+        part = parts.part(body, offset, self._settings.body_max_bytes)
         loaded = _Loaded.read(skill.id, history)
         if loaded.hash == skill.body_hash and (end := loaded.end_of(offset)) is not None:
             return ToolResult(_still_here(skill, offset, end), untrusted=False)
@@ -141,7 +146,7 @@ def _skill_records(history: Sequence[Record]) -> list[Record]:
 
 
 def _still_here(skill: Skill, offset: int, end: int) -> str:
-    total = len(skill.body)
+    total = skill.body_characters
     if end >= total:
         return f"{skill.id} is already in context{f' from {offset} on' if offset else ''}: nothing was added."
     rest = _call(skill, document.NAME, end)
