@@ -85,10 +85,10 @@ class Script:
 
 
 @functools.cache
-def script_of(package: str, name: str) -> Script:
-    """A package's `scripts/<name>.lua`, behind the `prelude.lua` that its scripts share."""
+def script_of(package: str, *names: str) -> Script:
+    """A package's `scripts/<name>.lua`, behind the `prelude.lua` that its scripts share, and what else it begins with."""
     folder = resources.files(package) / "scripts"
-    return Script(name, (folder / "prelude.lua").read_text() + (folder / f"{name}.lua").read_text())
+    return Script(names[-1], "".join((folder / f"{name}.lua").read_text() for name in ("prelude", *names)))
 
 
 @dataclass(slots=True)

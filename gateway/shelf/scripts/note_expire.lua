@@ -1,0 +1,14 @@
+-- expire(scope, id, limits, said, change, until) -> OK note | DECIDED note
+-- `until` in ms of the server's clock, or empty: it has no end.
+local N, id, L, change = scope_of(ARGV[1]), ARGV[2], cjson.decode(ARGV[3]), ARGV[5]
+if field(N, id, 'change') == change then
+  return {'OK', note(N, id)}
+end
+local before = field(N, id, 'until')
+if field(N, id, 'state') ~= 'kept' or has_ended(before) then
+  return {'DECIDED', note(N, id)}
+end
+audit(ARGV[4], 'until ' .. before, 'until ' .. ARGV[6])
+redis.call('HSET', N .. 'note:' .. id, 'change', change, 'until', ARGV[6])
+tidy(N, field(N, id, 'skill_key'), field(N, id, 'file_key'), L)
+return {'OK', note(N, id)}
