@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import Final
@@ -13,6 +15,7 @@ from skills.folders import Skill
 from skills.library import Catalogue
 from skills.marks import GUIDANCE
 
+SEARCH: Final = "The list is not whole: `find_skills` searches the whole descriptions of all skills."
 _WHERE: Final[dict[Delivery, str]] = {
     "message": "follows the results",
     "tool_result": "is in the result",
@@ -39,45 +42,59 @@ class Index:
     total: int
     shown: int
     shortened: int
-    """Descriptions that are not whole."""
+    """Descriptions that are not whole, those of skills that are not shown included."""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.shown == self.total and not self.shortened
+
+    @property
+    def tokens(self) -> int:
+        """About how long it is."""
+        return math.ceil(tokens(self.text))
 
 
-def section(catalogue: Catalogue, max_tokens: int) -> str:
-    """The index as text; empty when there are no skills."""
-    return lay_out(catalogue, max_tokens).text
+def lay_out(
+    catalogue: Catalogue, max_tokens: int, order: Sequence[str] = (), delivery: Delivery = "message"
+) -> Index:
+    """One line a skill, then the rule. Those that fit a pattern of `order` come first, as the patterns do, then by id.
 
-
-def lay_out(catalogue: Catalogue, max_tokens: int) -> Index:
-    """One line a skill, then the rule. Too long for `max_tokens`: all descriptions are shortened to one length, at a
-    word; then they go; then, as a last way, so do the last names, and the section says so. The rule is never cut.
+    Too long for `max_tokens`: all descriptions are shortened to one length, at a word; then they go; then, as a last
+    way, so do the last names. Then the last line says how skills are searched. The rule is never cut.
     """
-    skills = catalogue.skills
+    skills = tuple(ordered(catalogue, order))
     if not skills:
         return Index("", 0, 0, 0)
-    room = max_tokens - tokens(_text([]))
-    names = [_line(skill, "") for skill in skills]
-    if not _fits(names, room):
-        room -= tokens(_rest(len(names), len(names)) + "\n")
-        used = accumulate(tokens(line + "\n") for line in names)
-        shown = sum(1 for _ in takewhile(lambda so_far: so_far <= room, used))
-        return Index(_text([*names[:shown], _rest(shown, len(names))]), len(skills), shown, len(skills))
-    described = [_described(skill) for skill in skills]
+    described = [summary(skill) for skill in skills]
     longest = max(len(one) for one in described)
+    use = rule(delivery)
 
     def lines(limit: int) -> list[str]:
-        return [_line(skill, cut_at_word(one, limit)) for skill, one in zip(skills, described, strict=True)]
+        return [line(skill, cut_at_word(one, limit)) for skill, one in zip(skills, described, strict=True)]
 
-    def shortened(limit: int) -> int:
-        return sum(len(one) > limit for one in described)
-
-    if _fits(whole := lines(longest), room):
-        return Index(_text(whole), len(skills), len(skills), 0)
+    if _fits(whole := lines(longest), max_tokens - tokens(_text([], use))):
+        return Index(_text(whole, use), len(skills), len(skills), 0)
+    room = max_tokens - tokens(_text([], use, SEARCH))
+    names = lines(0)
+    if not _fits(names, room):
+        room -= tokens(_rest(len(names), len(names)) + "\n")
+        used = accumulate(tokens(name + "\n") for name in names)
+        shown = sum(1 for _ in takewhile(lambda so_far: so_far <= room, used))
+        return Index(_text([*names[:shown], _rest(shown, len(names))], use, SEARCH), len(skills), shown, len(skills))
     low = 0
     for limit in range(longest.bit_length() - 1, -1, -1):
         longer = low + (1 << limit)
         low = longer if longer <= longest and _fits(lines(longer), room) else low
     low = low if low >= _DESCRIPTION_MIN else 0
-    return Index(_text(lines(low)), len(skills), len(skills), shortened(low))
+    shortened = sum(len(one) > low for one in described)
+    return Index(_text(lines(low), use, SEARCH), len(skills), len(skills), shortened)
+
+
+def ordered(catalogue: Catalogue, order: Sequence[str]) -> Iterator[Skill]:
+    """All skills, those that fit one of the patterns in front. Of several patterns that fit, the first counts."""
+    found = {id(skill): skill for pattern in order for skill in catalogue.fitting([pattern])}
+    yield from found.values()
+    yield from (skill for skill in catalogue.skills if id(skill) not in found)
 
 
 def tokens(text: str) -> float:
@@ -90,19 +107,20 @@ def _fits(lines: list[str], room: float) -> bool:
     return tokens("\n".join(lines)) + 0.25 <= room
 
 
-def _text(lines: list[str]) -> str:
-    return "\n".join(["## Skills", "", *lines, "", rule("message")])
+def _text(lines: list[str], *last: str) -> str:
+    return "\n".join(["## Skills", "", *lines, "", *last])
 
 
 def _rest(shown: int, total: int) -> str:
     return f"({shown} of {total} skills are listed.)"
 
 
-def _line(skill: Skill, description: str) -> str:
+def line(skill: Skill, description: str) -> str:
+    """A skill as it stands in the list."""
     return f"- **{skill.id}**: {description}" if description.strip("…") else f"- **{skill.id}**"
 
 
-def _described(skill: Skill) -> str:
+def summary(skill: Skill) -> str:
     """Description and tags in one line, without characters that show nothing: a line can't pass for two."""
     tags = ", ".join(skill.head.tags)
     text = f"{skill.head.summary} [{tags}]" if tags else skill.head.summary

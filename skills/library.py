@@ -76,7 +76,7 @@ class Library:
         return self._catalogues[wanted]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Catalogue:
     """What one channel may load, in one snapshot."""
 

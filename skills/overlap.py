@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from functools import cache, cached_property
 from importlib import resources
 from typing import Final
 
+from skills.words import everyday, has_no_blanks, runs, stem
+
 THRESHOLD: Final = 0.3
 
-_CJK: Final = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_RUN: Final = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 NOT_FOR: Final = re.compile(
     r"(?:\b(?:not|never)\s+(?:for|when|if|to)\b|\bdo(?:es)?\s+not\s+use\b|\bdon't\s+use\b|不用于|不适用|不要用|不包括|不负责|请勿)"
     r"[^.!?。！？\n]*",
@@ -33,22 +32,6 @@ _ACTS_UNSAID: Final = 0.5
 _ALSO_AN_ACT: Final = 0.6
 _SPEAKERS: Final = 200
 _IN_NAME: Final = 1.5
-_EVERYDAY: Final = frozenset(
-    re.findall(
-        r"\S+",
-        "a about after again all also an and any are as at be because been before being between both but by can could do "
-        "does doing done down each either else ever every few for from further get give go got had has have he help helper "
-        "her here him his how i if in into is it its just let like many may me more most much must my need new no "
-        "not now of off on once one only or other our out over own per please put same say see she should so some "
-        "somebody someone something such take than that the their them then there these they thing this those through "
-        "to too tool two under until up upon us use user using via very want was way we well were what when where whether "
-        "which while who whom whose why will with within without would you your skill assistant agent task work thing "
-        "based given day good long short part able across name ask first run work want current multi call ensure "
-        "clear file type include including support provide request tell show keep set",
-    )
-)
-_WHOLE: Final = frozenset({"news", "sales", "process", "address", "series", "meeting", "training", "building"})
-"""Would become another word by losing their ending."""
 _EMPTY_WORDS: Final = re.compile(
     "助手|工具|技能|帮忙|帮助|帮|使用|用于|用来|根据|需要|如果|或者|以及|怎么办|怎么|什么|如何|哪些|哪|我们|他们|你们|自己|"
     "一个|一遍|一些|几个|几家|几天|多少|还有|处理|进行|支持|包括|可以|应该|当|时|的|了|和|与|或|并|把|给|在|是|有|为|从|到|"
@@ -212,8 +195,8 @@ def _frequent(meanings: Iterable[_Meaning]) -> dict[str, float]:
 
 def _words(text: str) -> Iterator[_Word]:
     english: list[str] = []
-    for run in _RUN.findall(unicodedata.normalize("NFKC", text).casefold()):
-        if re.match(f"[{_CJK}]", run):
+    for run in runs(text):
+        if has_no_blanks(run):
             yield from _chinese(run)
         else:
             english.append(run)
@@ -221,14 +204,14 @@ def _words(text: str) -> Iterator[_Word]:
 
 
 def _english(words: Sequence[str]) -> Iterator[_Word]:
-    stems = [_stem(word) for word in words]
+    stems = [stem(word) for word in words]
     listed = _listed()
     at = 0
     while at < len(stems):
         size = next((n for n in range(_LONGEST, 0, -1) if "_".join(stems[at : at + n]) in listed), 0)
         if size:
             yield listed["_".join(stems[at : at + size])]
-        elif stems[at] not in _everyday() and len(words[at]) > 1 and not words[at].isdecimal():
+        elif stems[at] not in everyday() and len(words[at]) > 1 and not words[at].isdecimal():
             yield _Word(frozenset({stems[at]}), 0.6, 0.2)
         at += max(size, 1)
 
@@ -252,28 +235,6 @@ def _pairs(run: str) -> Iterator[_Word]:
         yield from (_Word(frozenset({part[at : at + 2]}), 0.3, 0.1) for at in range(len(part) - 1))
 
 
-def _stem(word: str) -> str:
-    """Without the endings of plurals, tenses and doers, as far as that needs no dictionary."""
-    if word in _WHOLE:
-        return word
-    if len(word) > 4 and word.endswith("ies"):
-        word = word[:-3] + "y"
-    elif len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-2] if word.endswith(("ches", "shes", "sses", "xes")) else word[:-1]
-    for ending in ("ing", "ed", "er"):
-        if len(word) > len(ending) + 3 and word.endswith(ending):
-            word = word.removesuffix(ending)
-            if word[-1] == word[-2] and word[-1] not in "ls":
-                word = word[:-1]
-            break
-    return word.removesuffix("e") if len(word) > 3 else word
-
-
-@cache
-def _everyday() -> frozenset[str]:
-    return frozenset(_stem(word) for word in _EVERYDAY)
-
-
 @cache
 def _listed() -> dict[str, _Word]:
     """The words of the list: English ones by their stems, joined by `_`, Chinese ones as they are."""
@@ -283,7 +244,7 @@ def _listed() -> dict[str, _Word]:
             continue
         name, _, words = line.partition(": ")
         for word in words.replace("|", " ").split():
-            term = "_".join(_stem(part) for part in re.split(r"[_'/.-]", word)) if word.isascii() else word
+            term = "_".join(stem(part) for part in re.split(r"[_'/.-]", word)) if word.isascii() else word
             found.setdefault(term, set()).add(name)
     return {term: _listed_word(concepts) for term, concepts in found.items()}
 

@@ -16,10 +16,10 @@ from gateway.conversation.records import Record
 from gateway.events import Event
 from gateway.logs import log
 from gateway.phrases import say
-from skills.index import section
 from skills.library import Catalogue
 from skills.programs import Programs
 from workers.calls import Calls
+from workers.indexes import FIND, Indexes
 from workers.live import Live
 from workers.mending import mended
 from workers.models import Answer, Model, ModelError, Request, TextDelta
@@ -53,6 +53,7 @@ class Agent:
         self._model = model
         self._tools = tools
         self._programs = programs
+        self._indexes = Indexes(settings.skills.index_max_tokens)
         self._prompts: dict[tuple[str, bool], tuple[Catalogue, Prompt]] = {}
         """The last one of each profile: turns share it, and it is made anew when the skills have changed."""
 
@@ -102,8 +103,10 @@ class Agent:
 
     async def _offered(self, turn: Turn, catalogue: Catalogue) -> dict[str, Tool]:
         """What the profile lists and there is; without skills nothing that is about them."""
-        names = [name for name in turn.profile.tools if name in self._tools]
+        names = [name for name in turn.profile.tools if name in self._tools and name != FIND]
         offered = {name: self._tools[name] for name in names if name != "load_skill" or catalogue.skills}
+        if "load_skill" in offered and not self._indexes.of(catalogue, turn.profile).is_whole:
+            offered[FIND] = self._tools[FIND]
         if programs := await program_tools(self._programs, self._settings, turn.profile, catalogue):
             offered |= {tool.name: tool for tool in programs}
             offered.setdefault(READ_ON, self._tools[READ_ON])
@@ -114,7 +117,7 @@ class Agent:
         had_tools = any(record.type == "tool_result" for record in history)
         known, made = self._prompts.get((turn.profile.name, had_tools), (None, None))
         if made is None or known is not catalogue:
-            index = section(catalogue, self._settings.skills.index_max_tokens) if "load_skill" in offered else ""
+            index = self._indexes.of(catalogue, turn.profile).text if "load_skill" in offered else ""
             made = prompt(turn.profile.instructions, index, list(offered.values()), had_tools=had_tools)
             self._prompts[turn.profile.name, had_tools] = (catalogue, made)
         last = next((record for record in reversed(history) if record.type == "prompt"), None)

@@ -15,8 +15,8 @@ import aiohttp
 
 from config.profiles import Profile
 from config.settings import Settings
-from skills.index import section
 from skills.library import Catalogue, SkillNotFound
+from workers.indexes import FIND, Indexes
 from workers.models import Answer, Model, Request, load_model
 from workers.rendering import Prompt, prompt
 from workers.tools import Outside, load_tools
@@ -132,8 +132,10 @@ async def probe(settings: Settings, profile: Profile, catalogue: Catalogue, case
     try:
         async with aiohttp.ClientSession(trust_env=False) as http:
             tools = load_tools(Outside(settings, http))
-        offered = [tools[name] for name in profile.tools if name in tools]
-        asked = prompt(profile.instructions, section(catalogue, settings.skills.index_max_tokens), offered)
+        index = Indexes(settings.skills.index_max_tokens).of(catalogue, profile)
+        offered = [tools[name] for name in profile.tools if name in tools and name != FIND]
+        offered += () if index.is_whole else (tools[FIND],)
+        asked = prompt(profile.instructions, index.text, offered)
         name = profile.model or settings.model.name
         room = asyncio.Semaphore(AT_ONCE)
 

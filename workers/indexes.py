@@ -1,0 +1,47 @@
+"""The index of each catalogue in hand: laid out once, and told of in the log once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+from config.profiles import Profile
+from gateway.logs import log
+from skills.index import Index, lay_out
+from skills.library import Catalogue
+
+logger = logging.getLogger(__name__)
+
+FIND = "find_skills"
+"""The tool that searches skills where an index can't show all of them whole."""
+
+
+class Indexes:
+    """One a worker process."""
+
+    def __init__(self, max_tokens: int) -> None:
+        self._max_tokens = max_tokens
+        self._made: WeakKeyDictionary[Catalogue, dict[Sequence[str], Index]] = WeakKeyDictionary()
+
+    def of(self, catalogue: Catalogue, profile: Profile) -> Index:
+        """The index of a catalogue in a profile's order. The same catalogue is laid out only once."""
+        made = self._made.setdefault(catalogue, {})
+        order = tuple(profile.order)
+        if order not in made:
+            made[order] = lay_out(catalogue, self._max_tokens, order)
+            self._tell(made[order], profile.name)
+        return made[order]
+
+    def _tell(self, index: Index, profile: str) -> None:
+        log(
+            logger,
+            "list of skills" if index.is_whole else "list of skills is not whole",
+            level=logging.INFO if index.is_whole else logging.WARNING,
+            profile=profile,
+            skills=index.total,
+            listed=index.shown,
+            shortened=index.shortened,
+            tokens=index.tokens,
+            budget_tokens=self._max_tokens,
+        )
