@@ -331,7 +331,7 @@ class SkillsSettings(Section):
     """A longer body is delivered in pieces."""
     budget_bytes: int = Field(65_536, ge=1_024)
     """How much of skills a conversation may hold at once."""
-    index_max_tokens: int = Field(4_000, ge=100)
+    index_max_tokens: int = Field(4_000, ge=200)
     """How long the list of skills in the system prompt may get."""
     unsandboxed: list[SkillId] = []
     """Ids of skills whose programs run even where there is no sandbox. They can do whatever deskmate's user can."""

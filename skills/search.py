@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -18,8 +18,6 @@ QUERY_MAX: Final = 500
 _IN_ID: Final = 3.0
 _IN_TAGS: Final = 2.0
 _IN_TEXT: Final = 1.0
-_EVERYDAY: Final = 0.05
-"""What words count that stand in any text: next to nothing, beside others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,33 +34,31 @@ def search(catalogue: Catalogue, query: str) -> Found:
     """The skills of a catalogue in which words of `query` stand. Raises `ValueError` for a query without any word.
 
     Endings, case and width of letters make no difference. Of Chinese, Japanese and Korean, which have no words to go
-    by, two neighbouring characters count as one. A word counts for more the fewer skills have it, and in an id or a tag.
+    by, two neighbouring characters count as one. A word counts for more the fewer skills have it, and in an id or a tag; one that stands in any text counts
+    only where there is no other.
     """
-    wanted = frozenset(_terms(query[:QUERY_MAX]))
-    if not wanted:
+    terms = frozenset(_terms(query[:QUERY_MAX]))
+    if not terms:
         raise ValueError("there is no word to search for")
-    fields = {skill.id: _fields(skill, wanted) for skill in catalogue.skills}
+    wanted = terms - everyday() or terms
+    # Taking a text apart costs far more than seeing that nothing is in it. `policy` stands for `policies` too.
+    begins = tuple(term.removesuffix("y") or term for term in wanted)
+    fields = {skill.id: _fields(skill, wanted, begins) for skill in catalogue.skills}
     having = {term: sum(term in one for one in fields.values()) for term in wanted}
-    weights = {term: _weight(term, having[term], len(fields)) for term in wanted}
-    scores = {
-        name: sum(weights[term] * factor for term, factor in one.items()) for name, one in fields.items() if one
-    }
+    weights = {term: math.log(1 + len(fields) / max(having[term], 1)) for term in wanted}
+    scores = {name: sum(weights[term] * factor for term, factor in one.items()) for name, one in fields.items() if one}
     best = sorted((skill for skill in catalogue.skills if skill.id in scores), key=lambda one: -scores[one.id])
     return Found(tuple(best[:HITS_MAX]), len(best))
 
 
-def _weight(term: str, having: int, total: int) -> float:
-    return math.log(1 + total / max(having, 1)) * (_EVERYDAY if term in everyday() else 1.0)
-
-
-def _fields(skill: Skill, wanted: frozenset[str]) -> dict[str, float]:
+def _fields(skill: Skill, wanted: frozenset[str], begins: Sequence[str]) -> dict[str, float]:
     """Which of the words stand in a skill, and what each counts by where it stands."""
     document = skill.document
     found: dict[str, float] = {}
     ids = " ".join((skill.id, *document.aliases))
     for text, factor in ((document.summary, _IN_TEXT), (" ".join(document.tags), _IN_TAGS), (ids, _IN_ID)):
-        # Taking a text apart costs far more than seeing that nothing is in it.
-        if any(term in plain for plain in [folded(text)] for term in wanted):
+        plain = folded(text)
+        if any(begin in plain for begin in begins):
             found |= dict.fromkeys(wanted.intersection(_terms(text)), factor)
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from config.profiles import Profile
@@ -22,16 +21,16 @@ class Indexes:
 
     def __init__(self, max_tokens: int) -> None:
         self._max_tokens = max_tokens
-        self._made: WeakKeyDictionary[Catalogue, dict[Sequence[str], Index]] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[Catalogue, dict[tuple[object, ...], Index]] = WeakKeyDictionary()
 
     def of(self, catalogue: Catalogue, profile: Profile) -> Index:
-        """The index of a catalogue in a profile's order. The same catalogue is laid out only once."""
+        """The index of a catalogue in a profile's order and delivery. The same one is laid out only once."""
         made = self._made.setdefault(catalogue, {})
-        order = tuple(profile.order)
-        if order not in made:
-            made[order] = lay_out(catalogue, self._max_tokens, order)
-            self._tell(made[order], profile.name)
-        return made[order]
+        form = (*profile.order, profile.delivery)
+        if form not in made:
+            made[form] = lay_out(catalogue, self._max_tokens, profile.order, profile.delivery)
+            self._tell(made[form], profile.name)
+        return made[form]
 
     def _tell(self, index: Index, profile: str) -> None:
         log(

@@ -46,7 +46,9 @@ class Tool:
         except ValueError as error:
             raise ToolError(f"{error}: {query[:80]!r}. Give words such as a description may hold.") from error
         if not found.skills:
-            text = f"None of the {len(call.catalogue.skills)} skills here has a word of {query[:80]!r}. Try other words."
+            text = (
+                f"None of the {len(call.catalogue.skills)} skills here has a word of {query[:80]!r}. Try other words."
+            )
             return ToolResult(text, untrusted=False)
         each = self._room // HITS_MAX
         lines = [line(skill, cut_at_word(summary(skill), max(each - len(skill.id), 0))) for skill in found.skills]
