@@ -54,9 +54,7 @@ class Index:
         return math.ceil(tokens(self.text))
 
 
-def lay_out(
-    catalogue: Catalogue, max_tokens: int, order: Sequence[str] = (), delivery: Delivery = "message"
-) -> Index:
+def lay_out(catalogue: Catalogue, max_tokens: int, order: Sequence[str] = (), delivery: Delivery = "message") -> Index:
     """One line a skill, then the rule. Those that fit a pattern of `order` come first, as the patterns do, then by id.
 
     Too long for `max_tokens`: all descriptions are shortened to one length, at a word; then they go; then, as a last

@@ -11,7 +11,6 @@ from skills.index import SEARCH, lay_out, rule, tokens
 from skills.library import Catalogue, scan
 from tests.skills.test_library import write
 
-
 RULE = rule("message")
 
 

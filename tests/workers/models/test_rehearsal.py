@@ -16,7 +16,7 @@ from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
 from skills.folders import Root
-from skills.index import section
+from skills.index import lay_out
 from skills.library import BUILTIN, scan
 from tests.skills.test_library import write
 from workers.models import Answer, Request, TextDelta
@@ -39,7 +39,7 @@ class Talk:
 
     def request(self) -> Request:
         catalogue = scan([Root("builtin", BUILTIN), Root("org", self.root)]).catalogue(["*"])
-        made = prompt("You are deskmate.", section(catalogue, 4_000), self.tools)
+        made = prompt("You are deskmate.", lay_out(catalogue, 4_000).text, self.tools)
         system = [{"type": "text", "text": made.system}]
         return Request("rehearsal", system, messages(self.records), list(made.tools), 4_096)
 
