@@ -53,10 +53,10 @@ def search(catalogue: Catalogue, query: str) -> Found:
 
 def _fields(skill: Skill, wanted: frozenset[str], begins: Sequence[str]) -> dict[str, float]:
     """Which of the words stand in a skill, and what each counts by where it stands."""
-    document = skill.document
+    head = skill.head
     found: dict[str, float] = {}
-    ids = " ".join((skill.id, *document.aliases))
-    for text, factor in ((document.summary, _IN_TEXT), (" ".join(document.tags), _IN_TAGS), (ids, _IN_ID)):
+    ids = " ".join((skill.id, *head.aliases))
+    for text, factor in ((head.summary, _IN_TEXT), (" ".join(head.tags), _IN_TAGS), (ids, _IN_ID)):
         plain = folded(text)
         if any(begin in plain for begin in begins):
             found |= dict.fromkeys(wanted.intersection(_terms(text)), factor)
