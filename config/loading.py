@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from config.checks import check, nearest, secrets
+from config.marks import Marks, marks
 from config.problems import At, ConfigError, Problem, short
 from config.profiles import Found, Profile, fits, profile_for, read_profiles
 from config.settings import ENVIRONMENT_DEFAULTS, Connection, Section, Settings, environment
@@ -45,6 +47,12 @@ class Loaded:
     profile_sources: Mapping[str, Source] = field(repr=False)
     secret_values: set[str] = field(repr=False)
     """All secrets that are known so far. Grows with `section`; the logs mask what is in it."""
+    folders: Sequence[Path] = field(repr=False)
+    """Where profiles lie, the strongest first."""
+    marks: Marks = field(repr=False)
+    """Of the settings file and the profiles, from before they were read."""
+    again: Callable[[], Loaded] = field(repr=False, compare=False)
+    """Reads the same files in the same way once more. Raises `ConfigError`."""
     _filled: Mapping[str, Any] = field(repr=False)
     _rooms: dict[tuple[str, str], Profile] = field(default_factory=dict, repr=False, compare=False)
     """Profiles of rooms that were asked for: each event asks, and the rules may be many."""
@@ -80,6 +88,10 @@ class Loaded:
             profile = self._rooms[room] = self.profiles[profile_for(self.settings.channels, connection, channel)]
         return profile
 
+    def besides(self, keys: Collection[str]) -> Mapping[str, Any]:
+        """What the settings file says at its top level, without some `keys`. It may hold secrets."""
+        return {name: one for name, one in self._filled.items() if name not in keys}
+
 
 def find(path: Path | None = None, variables: Mapping[str, str] | None = None) -> Path:
     """The settings file: as given, `$DESKMATE_CONFIG`, `deskmate.yaml` here, `config/deskmate.yaml` here, the shipped one."""
@@ -107,7 +119,9 @@ def load(
     that is wrong, not only the first.
     """
     variables = environment() if variables is None else variables
-    source = read(find(path, variables))
+    file = find(path, variables)
+    seen = marks(file, ())
+    source = read(file)
     filled, unset = source.filled(variables)
     filled = {key: one for key, one in filled.items() if key not in without}
     unset = [problem for problem in unset if problem.key.partition(".")[0] not in without]
@@ -121,7 +135,13 @@ def load(
     folder = _profiles_folder(source, filled)
     if folder is not None and not folder.is_dir():
         problems.append(source.problem(("profiles",), f"there is no folder {short(folder)}"))
-    found = read_profiles([folder or source.file.absolute().parent / "profiles", SHIPPED / "profiles"])
+    folders = (folder or file.absolute().parent / "profiles", SHIPPED / "profiles")
+    try:
+        seen = {**marks(file, folders), **seen}
+    except OSError as error:
+        unlisted = short(Path(error.filename or folders[0]))
+        problems.append(source.problem(("profiles",), f"{unlisted} can't be listed: {error.strerror}"))
+    found = read_profiles(folders)
     problems += found.problems
     problems += _rules(source, filled, found)
     if further is not None:
@@ -131,7 +151,18 @@ def load(
     secret_values.update(secrets(settings))
     headers = (filled.get("model") or {}).get("headers") or {}
     secret_values.update(str(one) for one in headers.values() if isinstance(one, Variable))
-    return Loaded(settings, found.profiles, source, found.sources, secret_values, filled)
+    again = partial(load, file, variables=variables, platforms=platforms, further=further, without=without)
+    return Loaded(
+        settings=settings,
+        profiles=found.profiles,
+        source=source,
+        profile_sources=found.sources,
+        secret_values=secret_values,
+        folders=folders,
+        marks=seen,
+        again=again,
+        _filled=filled,
+    )
 
 
 def _environment_defaults(filled: dict[str, Any], unset: list[Problem], variables: Mapping[str, str]) -> list[Problem]:
@@ -193,7 +224,7 @@ def _rules(source: Source, filled: Mapping[str, Any], found: Found) -> Iterator[
     rules = filled.get("channels")
     connections = filled.get("connections")
     names = sorted({"web", *(connections if isinstance(connections, Mapping) else ())})
-    profiles = sorted({*found.profiles, *found.sources})
+    profiles = sorted(found.names)
     for index, rule in enumerate(rules if isinstance(rules, list) else []):
         at = ("channels", index)
         profile, match = (rule.get("profile"), rule.get("match")) if isinstance(rule, Mapping) else (None, None)

@@ -144,6 +144,8 @@ class Found:
     sources: dict[str, Source] = field(default_factory=dict)
     """Where each is written."""
     problems: list[Problem] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    """Of all files, also of those that nothing can be made of."""
 
 
 def read_profiles(folders: Sequence[Path]) -> Found:
@@ -158,6 +160,7 @@ def read_profiles(folders: Sequence[Path]) -> Found:
             wanted = f"wanted: {PROFILE_NAME.pattern}"
             found.problems.append(Problem(short(file), None, "", "the file's name can't be a profile's name", wanted))
             continue
+        found.names.add(name)
         try:
             source = found.sources[name] = read(file)
         except ConfigError as error:

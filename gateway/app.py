@@ -20,6 +20,7 @@ from multidict import CIMultiDict
 
 from config.loading import Loaded
 from config.settings import Settings
+from config.watching import Watched
 from gateway.bell import Bell, open_bell
 from gateway.checks import check_server
 from gateway.connections import adapters
@@ -88,7 +89,7 @@ async def open_parts(loaded: Loaded, redis_url: str, rq_url: str) -> Parts:
         feed=feed,
         http=http,
         adapters=adapters(loaded, Outside(http, feed)),
-        intake=Intake(mailbox, bell, loaded),
+        intake=Intake(mailbox, bell, Watched(loaded)),
     )
 
 

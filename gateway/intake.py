@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from config.loading import Loaded
+from config.watching import Watched
 from gateway.bell import Bell
 from gateway.commands import command_of, find
 from gateway.conversation.mailbox import Mailbox
@@ -31,10 +31,10 @@ class Received:
 class Intake:
     """One a gateway process."""
 
-    def __init__(self, mailbox: Mailbox, bell: Bell, loaded: Loaded) -> None:
+    def __init__(self, mailbox: Mailbox, bell: Bell, watched: Watched) -> None:
         self._mailbox = mailbox
         self._bell = bell
-        self._loaded = loaded
+        self._watched = watched
 
     async def receive(self, events: Sequence[Event]) -> list[Received]:
         """Put the events of one delivery into their mailboxes, in their order. Raises `Unreachable`.
@@ -57,7 +57,7 @@ class Intake:
 
     async def _receive(self, event: Event) -> Received:
         key = event.conversation
-        profile = self._loaded.profile_for(key.connection, key.channel)
+        profile = self._watched.latest().profile_for(key.connection, key.channel)
         reason = _why_not(event)
         if not reason and not event.addressed:
             follows = key.thread and profile.thread_follow and await self._mailbox.has_answered(key)

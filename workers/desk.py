@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from config.loading import Loaded
 from config.profiles import Profile, Queue
+from config.watching import Watched
 from gateway.commands import Done, Said, command_of, find
 from gateway.conversation.claim import Claim, Claimed, Lost
 from gateway.conversation.key import ConversationKey
@@ -45,7 +45,7 @@ class Desk:
     """One a worker process."""
 
     worker: str
-    loaded: Loaded
+    watched: Watched
     mailbox: Mailbox
     adapters: Mapping[str, Adapter]
     agent: Agent
@@ -80,7 +80,7 @@ class Desk:
     async def bury(self, claim: Claim, reason: str) -> None:
         """Give up what this conversation has in hand: a dead letter, and a notice to the person. Raises `Lost`."""
         stored = await self.mailbox.load(claim.conversation)
-        profile = self._profile(stored)
+        profile = await self.profile_now(stored.key)
         if stored.turn:
             turn = Turn(self.mailbox, claim, stored, profile, stored.turn)
             await self._find_live(turn, stored.rows)
@@ -106,7 +106,7 @@ class Desk:
         if adapter is None:
             log(logger, "no such connection here", level=logging.ERROR, connection=stored.key.connection)
             raise Parked(UNKNOWN_CONNECTION_WAIT_S)  # a worker with newer settings may know it
-        profile = self._profile(stored)
+        profile = await self.profile_now(stored.key)
         if stored.control or stored.inbox:
             claim.news.set()  # whoever goes on with a turn looks at its first border
         if stored.turn:
@@ -209,8 +209,9 @@ class Desk:
             return
         await self.bury(claim, type(error).__name__)
 
-    def _profile(self, stored: Stored) -> Profile:
-        return self.loaded.profile_for(stored.key.connection, stored.key.channel)
+    async def profile_now(self, key: ConversationKey) -> Profile:
+        """What holds in the conversation's room, as the operator's files are now, or were less than a second ago."""
+        return (await self.watched.current()).profile_for(key.connection, key.channel)
 
 
 def readable(raw: bytes, key: ConversationKey) -> Event:

@@ -13,6 +13,7 @@ import aiohttp
 
 from config.loading import Loaded
 from config.settings import Settings, environment
+from config.watching import Watched
 from gateway import platforms
 from gateway.connections import adapters
 from gateway.conversation.mailbox import Mailbox
@@ -54,7 +55,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
             await shelf.current()
             yield Desk(
                 worker=worker,
-                loaded=loaded,
+                watched=Watched(loaded),
                 mailbox=mailbox,
                 adapters=adapters(loaded, platforms.Outside(http, feed)),
                 agent=Agent(settings, model, load_tools(Outside(settings, http)), programs),

@@ -72,6 +72,26 @@ async def test_a_tool_that_the_profile_does_not_list_is_refused_at_the_call(stag
     assert "no tool 'web_fetch'" in result["content"]
 
 
+async def test_a_tool_that_is_added_to_a_profile_is_offered_without_a_restart(stage: Stage) -> None:
+    def offered() -> set[str]:
+        return {tool["name"] for tool in stage.model.asked[-1].request.get("tools", ())}
+
+    async def say_until(has_it: bool) -> None:
+        async with asyncio.timeout(60):
+            while ("web_fetch" in offered()) is not has_it:
+                await stage.slack.reply_to(await stage.slack.say(stage.hook, "and now?"))
+
+    stage.model.answer_with(says("Here."))
+    await stage.start(profile={"tools": ["current_time"]})
+    await stage.slack.reply_to(await stage.slack.say(stage.hook, "first"))
+    assert offered() == {"current_time"}
+    stage.set(profile={"tools": ["current_time", "web_fetch"]})
+    await say_until(has_it=True)
+    stage.set({"model": {"name": "another"}}, profile={"tools": ["current_time"]})
+    await say_until(has_it=False)
+    assert {asked.request["model"] for asked in stage.model.asked} == {"fake"}
+
+
 async def test_two_messages_of_one_conversation_are_answered_one_after_the_other(stage: Stage) -> None:
     stage.model.answer_with(lambda asked: says(f"answer to {asked.text.split()[-1]}", before_s=0.4))
     await stage.start(workers=2)

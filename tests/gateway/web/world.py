@@ -16,6 +16,7 @@ from aiohttp import web
 
 from config.loading import load
 from config.settings import RqSettings
+from config.watching import Watched
 from gateway.bell import open_bell
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
@@ -118,7 +119,7 @@ async def served(
     async with aiohttp.ClientSession() as http:
         adapter = Adapter("web", PageSettings(stream_interval_ms=10), Outside(http, feed))
         app = web.Application(client_max_size=loaded.settings.gateway.body_max_bytes)
-        add_chat(app, loaded.settings, adapter, Intake(mailbox, bell, loaded), store, feed)
+        add_chat(app, loaded.settings, adapter, Intake(mailbox, bell, Watched(loaded)), store, feed)
         runner = web.AppRunner(app, shutdown_timeout=2)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", port, reuse_address=True)

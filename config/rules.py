@@ -1,0 +1,58 @@
+"""Which line of a profile decides: what logs and notices name as the reason of a permission or a refusal."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+from config.loading import SHIPPED, Loaded
+from config.problems import At
+from config.profiles import Profile
+from config.settings import Section
+
+
+def rule_of(loaded: Loaded, profile: Profile, key: str, value: str | None = None) -> str:
+    """`profiles/wechat.yaml line 7: tools`: where the profile says `key`, dotted for a key of a section (`roles.admin`).
+
+    With `value` it is the line of the first entry of that list which is it, or a pattern that fits it. What is not
+    written is told as such, with what that means: `profiles/wechat.yaml: tools (not written: allows nothing)`.
+    """
+    source = loaded.profile_sources.get(profile.name)
+    if source is None:
+        return f"profile {profile.name}: {key}"
+    file = _short(loaded, source.file)
+    at: At = tuple(key.split("."))
+    written = source.written(at)
+    if written is None:  # an empty key too: it means the default
+        return f"{file}: {key} (not written: {_meant(profile, at)})"
+    if value is not None and isinstance(written, list):
+        at = next(((*at, index) for index, entry in enumerate(written) if _fits(entry, value)), at)
+    return f"{file} line {source.line(at)}: {key}"
+
+
+def _short(loaded: Loaded, file: Path) -> str:
+    """As people of the house say it: from the folder of the settings file on, the shipped ones from theirs."""
+    file = file.absolute()
+    for folder in (loaded.path.absolute().parent, SHIPPED):
+        if file.is_relative_to(folder):
+            return str(file.relative_to(folder))
+    return str(file)
+
+
+def _meant(profile: Profile, at: At) -> str:
+    value: Any = profile
+    for name in at:
+        value = getattr(value, str(name)) if isinstance(value, Section) else None
+    return "allows nothing" if value in ([], None) else str(value)
+
+
+def _fits(entry: object, value: str) -> bool:
+    """Case and width of letters are no difference, `*` stands for anything, as in ids of skills."""
+    pattern = re.escape(_plain(str(entry))).replace(r"\*", ".*")
+    return re.fullmatch(pattern, _plain(value), re.DOTALL) is not None
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold().strip()
