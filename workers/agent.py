@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
+from config.profiles import Profile
 from config.settings import Settings
 from gateway.commands import command_of
 from gateway.conversation.claim import Leaving
@@ -54,7 +55,7 @@ class Agent:
         self._tools = tools
         self._programs = programs
         self._indexes = Indexes(settings.skills.index_max_tokens)
-        self._prompts: dict[tuple[str, bool], tuple[Catalogue, Prompt]] = {}
+        self._prompts: dict[tuple[str, bool], tuple[Catalogue, Profile, Prompt]] = {}
         """The last one of each profile: turns share it, and it is made anew when the skills have changed."""
 
     async def answer(self, turn: Turn, catalogue: Catalogue, live: Live) -> tuple[Record, str]:
@@ -115,11 +116,11 @@ class Agent:
     async def _prompt(self, turn: Turn, catalogue: Catalogue, offered: Mapping[str, Tool]) -> Prompt:
         history = list(turn.stored.history)
         had_tools = any(record.type == "tool_result" for record in history)
-        known, made = self._prompts.get((turn.profile.name, had_tools), (None, None))
-        if made is None or known is not catalogue:
+        known, profile, made = self._prompts.get((turn.profile.name, had_tools), (None, None, None))
+        if made is None or known is not catalogue or profile is not turn.profile:
             index = self._indexes.of(catalogue, turn.profile).text if "load_skill" in offered else ""
             made = prompt(turn.profile.instructions, index, list(offered.values()), had_tools=had_tools)
-            self._prompts[turn.profile.name, had_tools] = (catalogue, made)
+            self._prompts[turn.profile.name, had_tools] = (catalogue, turn.profile, made)
         last = next((record for record in reversed(history) if record.type == "prompt"), None)
         if last is None or last.data["hash"] != made.hash:
             await turn.write(Record("prompt", turn.now_ms(), {"hash": made.hash, "turn": turn.id}))
