@@ -13,7 +13,7 @@ from config.profiles import Delivery
 from skills.document import DESCRIPTION_MAX, cut_at_word
 from skills.folders import Skill
 from skills.library import Catalogue
-from skills.marks import GUIDANCE
+from skills.marks import GUIDANCE, from_outside
 
 SEARCH: Final = "The list is not whole: `find_skills` searches the whole descriptions of all skills."
 _WHERE: Final[dict[Delivery, str]] = {
@@ -124,7 +124,7 @@ def summary(skill: Skill) -> str:
     text = f"{skill.head.summary} [{tags}]" if tags else skill.head.summary
     if not text.isprintable():
         text = "".join(_shown(character) for character in text)
-    return cut_at_word(" ".join(text.split()), 2 * DESCRIPTION_MAX)
+    return cut_at_word(from_outside(" ".join(text.split())), 2 * DESCRIPTION_MAX)
 
 
 def _shown(character: str) -> str:

@@ -16,10 +16,10 @@ from gateway.conversation.records import Record
 from gateway.logs import log
 from skills.arguments import Fitted, fit
 from skills.library import Catalogue
+from workers.context import in_context
 from workers.live import Live
 from workers.moves import Pending
 from workers.programs import ProgramTool
-from workers.rendering import in_context
 from workers.tools import Call, Tool, ToolError, ToolResult
 from workers.turn import Turn, stable_key
 
@@ -94,6 +94,8 @@ class Calls:
             data["error"] = True
         if result.untrusted and not error:
             data |= {"untrusted": True, "mark": secrets.token_hex(4)}
+        if result.skill:
+            data |= {"skill": result.skill.id, "bundle": result.skill.hash}
         await self._turn.write(Record("tool_result", self._turn.now_ms(), data), *result.records, finished_step=True)
         self._live.step_done(line, failed=error)
 
@@ -111,6 +113,8 @@ class Calls:
             key=stable_key(self._turn.id, str(call.step), call.id),
             catalogue=self._catalogue,
             history=tuple(in_context(self._turn.stored.history)),
+            id=call.id,
+            delivery=self._turn.profile.delivery,
         )
         try:
             async with asyncio.timeout(self._settings.timeout_s):

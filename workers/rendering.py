@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.commands import command_of
 from gateway.conversation.records import Record
-from gateway.events import Event
+from skills import marks
+from workers import guidance
+from workers.context import in_context, spoken
+from workers.loaded import Why, follow
 from workers.tools import Tool
 
 HOUSE_RULES = """
@@ -64,7 +66,9 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
     """
     rendered: list[dict[str, Any]] = []
     waiting = _Batch()
-    for record in in_context(records):
+    here = in_context(records)
+    course = follow(here)
+    for at, record in enumerate(here):
         match record.type:
             case "answer":
                 content = [block for block in record.data["content"] if not _blank(block)]
@@ -73,13 +77,17 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
                     _add(rendered, "assistant", content)
                     waiting.expect(content, paused=record.data.get("stop_reason") == "pause_turn")
             case "tool_result":
-                waiting.results[record.data["id"]] = _result(record)
-            case "skill":
-                waiting.skills.append(record.data["text"])
+                waiting.results[record.data["id"]] = _result(record, course.withheld.get(at))
+            case "skill" if record.data["delivery"] == "tool_result":
+                waiting.bodies.setdefault(record.data["call"], []).append(_guidance(record, course.withheld.get(at)))
+            case "skill" if record.data["delivery"] != "next_turn":
+                waiting.skills.append(_guidance(record, course.withheld.get(at)))
             case "event":
-                waiting.talk.extend(_spoken(record))
+                bodies = [_guidance(here[one], course.withheld.get(one)) for one in course.drained.get(at, ())]
+                waiting.talk += ["\n\n".join(bodies)] if bodies else []
+                waiting.talk += _spoken(record)
             case "reply" if record.data.get("notice") and not record.data.get("command"):
-                waiting.talk.append(f"(deskmate told the chat: {record.data['text']})")
+                waiting.talk.append(f"(deskmate told the chat: {marks.from_outside(record.data['text'])})")
     _add(rendered, "user", waiting.flush())
     return _from_a_person(rendered)
 
@@ -90,6 +98,8 @@ class _Batch:
 
     expected: list[str] = field(default_factory=list)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    bodies: dict[str, list[str]] = field(default_factory=dict)
+    """Texts of skills that stand within a result, by its call."""
     skills: list[str] = field(default_factory=list)
     talk: list[str] = field(default_factory=list)
     paused: bool = False
@@ -99,43 +109,20 @@ class _Batch:
         self.expected = [block["id"] for block in content if block.get("type") == "tool_use"]
 
     def flush(self) -> list[dict[str, Any]]:
-        blocks = [self.results.get(one) or _interrupted(one) for one in self.expected]
+        blocks = [self._whole(one) for one in self.expected]
         if self.skills:
             blocks.append({"type": "text", "text": "\n\n".join(self.skills)})
         blocks += [{"type": "text", "text": text} for text in self.talk]
         if self.paused and not blocks:  # a request never ends with an answer
             blocks = [{"type": "text", "text": "(go on)"}]
-        self.expected, self.results, self.skills, self.talk, self.paused = [], {}, [], [], False
+        self.expected, self.results, self.bodies, self.skills, self.talk, self.paused = [], {}, {}, [], [], False
         return blocks
 
-
-def in_context(records: Sequence[Record]) -> list[Record]:
-    """The records that count for what is sent: since the last `cleared`, without turns that were buried."""
-    return _kept(_since_cleared(records))
-
-
-def _since_cleared(records: Sequence[Record]) -> Sequence[Record]:
-    for index in range(len(records) - 1, -1, -1):
-        if records[index].type == "cleared":
-            return records[index + 1 :]
-    return records
-
-
-def _kept(records: Sequence[Record]) -> list[Record]:
-    """Without the turns that were given up as dead letters: what killed workers is not sent to the model again."""
-    dead = {record.data["turn"] for record in records if record.type == "failed" and "part" not in record.data}
-    if not dead:
-        return list(records)
-    kept: list[Record] = []
-    skipping = ""
-    for record in records:
-        if record.type == "event" and record.data["turn"] in dead:
-            skipping = record.data["turn"]
-        if not skipping:
-            kept.append(record)
-        elif record.type == "failed" and record.data["turn"] == skipping:
-            skipping = ""
-    return kept
+    def _whole(self, tool_use_id: str) -> dict[str, Any]:
+        result = self.results.get(tool_use_id) or _interrupted(tool_use_id)
+        if bodies := self.bodies.get(tool_use_id):
+            return {**result, "content": "\n\n".join([result["content"], *bodies])}
+        return result
 
 
 def _from_a_person(rendered: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -162,20 +149,24 @@ def _blank(block: dict[str, Any]) -> bool:
 
 
 def _spoken(record: Record) -> list[str]:
-    try:
-        event = Event.of(record.data["event"])
-    except ValueError:
+    event = spoken(record)
+    if event is None:
         return []
-    if event.is_empty or command_of(event):
-        return []
-    text = event.text.strip()
+    text = marks.from_outside(event.text.strip())
     for file in event.attachments:
         text += f"\n(attached: {_line(file.name)}, {_line(file.mime)}, {file.size_bytes} bytes; not readable here yet)"
     return [text.strip() if event.is_direct else f"[{_line(event.actor.name or event.actor.id)}] {text.strip()}"]
 
 
-def _result(record: Record) -> dict[str, Any]:
-    text = record.data["text"] if record.data["text"].strip() else "(no output)"
+def _guidance(record: Record, gone: Why | None) -> str:
+    return guidance.gone(record.data["id"], gone) if gone else guidance.text_of(record.data)
+
+
+def _result(record: Record, gone: Why | None) -> dict[str, Any]:
+    if gone:
+        text = guidance.gone(record.data["skill"], gone, what="file")
+        return {"type": "tool_result", "tool_use_id": record.data["id"], "content": text}
+    text = marks.from_outside(record.data["text"]) if record.data["text"].strip() else "(no output)"
     if record.data.get("untrusted"):
         mark = record.data["mark"]
         text = f'<data from="{record.data["name"]}" mark="{mark}">\n{text}\n</data mark="{mark}">'
@@ -190,4 +181,4 @@ def _interrupted(tool_use_id: str) -> dict[str, Any]:
 
 def _line(text: str) -> str:
     """Text of others, such as a display name, as part of one line."""
-    return " ".join(text.replace("[", "(").replace("]", ")").split())[:80]
+    return marks.from_outside(" ".join(text.replace("[", "(").replace("]", ")").split())[:80])

@@ -8,6 +8,7 @@ from typing import Any
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
+from skills.marks import GUIDANCE
 
 WHERE = ConversationKey("c", "room", "t")
 
@@ -46,5 +47,21 @@ def start(step: int, tool_id: str) -> Record:
     return Record("tool_start", 0, {"step": step, "id": tool_id, "name": "tool"})
 
 
-def skill(text: str) -> Record:
-    return Record("skill", 0, {"id": "s", "tier": "org", "hash": "h", "text": text, "characters": len(text)})
+def skill(text: str, name: str = "s", **more: Any) -> Record:
+    """A text of a skill that came as a message, unless `delivery` and `call` say otherwise."""
+    data: dict[str, Any] = {
+        "id": name,
+        "tier": "org",
+        "hash": "h",
+        "bundle": "b",
+        "offset": 0,
+        "characters": len(text),
+        "bytes": len(text.encode()),
+        "replaces": None,
+        "delivery": "message",
+        "call": "",
+        "lead": f"{GUIDANCE}: skill {name}.",
+        "text": text,
+        "rest": "",
+    }
+    return Record("skill", 0, data | more)

@@ -35,7 +35,8 @@ def test_a_batch_comes_back_in_the_order_of_its_calls_then_guidance_then_talk() 
     )
     assert [block["type"] for block in rendered[-1]["content"]] == ["tool_result", "tool_result", "text", "text"]
     assert [block.get("content") for block in rendered[-1]["content"][:2]] == ["first", "second"]
-    assert rendered[-1]["content"][2]["text"] == "GUIDANCE ONE\n\nGUIDANCE TWO"
+    lead = "Guidance for the task in hand: skill s."
+    assert rendered[-1]["content"][2]["text"] == f"{lead}\n\nGUIDANCE ONE\n\n{lead}\n\nGUIDANCE TWO"
     assert faults(rendered) is None
 
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import aiohttp
 
+    from config.profiles import Delivery
     from config.settings import Settings
     from gateway.conversation.records import Record
+    from skills.folders import Skill
     from skills.library import Catalogue
+
+SKILL_TOOLS: Final = frozenset({"load_skill", "unload_skill", "find_skills", "read_result", "save_skill_reference"})
+"""Tools about skills themselves: a skill that narrows the others leaves them."""
 
 Effect = Literal["read", "idempotent", "once"]
 """`read`: run freely, several at once. `idempotent`: again with the same key. `once`: never again when unsure."""
@@ -33,6 +38,8 @@ class ToolResult:
     """Text from outside: marked as data, not guidance."""
     records: tuple[Record, ...] = ()
     """Records that follow after all results of the batch (a loaded skill's body)."""
+    skill: Skill | None = None
+    """Whose file or unproven text it holds: it goes from what is sent when that skill does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,10 @@ class Call:
     """The skills of this channel, in the turn's snapshot."""
     history: tuple[Record, ...]
     """What is in context, batch included so far."""
+    id: str = ""
+    """Of the call itself, as the model gave it."""
+    delivery: Delivery = "message"
+    """How the text of a skill reaches the model here."""
 
 
 @dataclass(frozen=True, slots=True)
