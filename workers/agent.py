@@ -33,6 +33,8 @@ from workers.turn import Ended, Parked, Turn
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
+UNLOAD = "unload_skill"
+"""The tool that puts a skill's text away: it comes with the one that loads."""
 BAD_INPUTS_MAX = 2
 BACKOFF_MAX_S = 8.0
 CANCEL_WAIT_S = 2.0
@@ -104,8 +106,10 @@ class Agent:
 
     async def _offered(self, turn: Turn, catalogue: Catalogue) -> dict[str, Tool]:
         """What the profile lists and there is; without skills nothing that is about them."""
-        names = [name for name in turn.profile.tools if name in self._tools and name != FIND]
+        names = [name for name in turn.profile.tools if name in self._tools and name not in {FIND, UNLOAD}]
         offered = {name: self._tools[name] for name in names if name != "load_skill" or catalogue.skills}
+        if "load_skill" in offered:
+            offered[UNLOAD] = self._tools[UNLOAD]
         if "load_skill" in offered and not self._indexes.of(catalogue, turn.profile).is_whole:
             offered[FIND] = self._tools[FIND]
         if programs := await program_tools(self._programs, self._settings, turn.profile, catalogue):
