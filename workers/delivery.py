@@ -14,8 +14,8 @@ from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
 from gateway.logs import log
 from gateway.phrases import say
-from gateway.platforms import Adapter, Outbound, Outcome, Part, Sent
-from workers.turn import Parked, Turn, address, rows_for
+from gateway.platforms import Adapter, Outbound, Outcome, Sent
+from workers.turn import Parked, Turn, address, part_of, rows_for
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Delivery:
                     await self._wait(row, tries, outcome)
                 case "bad_format" | "too_long" if row.part.get("fallback"):
                     log(logger, "sent again as plain text", level=logging.WARNING, reason=outcome.detail)
-                    left = replace(row, part={"payload": row.part["fallback"], "fallback": None})
+                    left = replace(row, part={**row.part, "payload": row.part["fallback"], "fallback": None})
                 case "ambiguous" if self._age_s(row) < self.settings.send_for_s:
                     left, again = await self._settle_unclear(replace(row, state="sending", since_ms=self.turn.now_ms()))
                     repeated = repeated or again
@@ -84,7 +84,7 @@ class Delivery:
         claim.check()
         if claim.seconds_left() <= self.settings.send_timeout_s:
             raise Lost(claim.conversation)
-        part = Part(row.part["payload"], row.part.get("fallback"))
+        part = part_of(row.part)
         to = address(turn.stored, row.to)
         try:
             async with asyncio.timeout(self.settings.send_timeout_s):
@@ -103,7 +103,12 @@ class Delivery:
         waited_s = max(0.0, (self.turn.now_ms() - row.since_ms) / 1000)
         await asyncio.sleep(max(0.0, self.settings.send_timeout_s - waited_s))
         turn, can = self.turn, self.adapter.capabilities
-        how = "key" if can.idempotent_send or row.ref else "look back" if can.look_back else turn.profile.unclear_send
+        if can.ephemeral and row.part.get("only_for"):
+            how = "again"  # it can't be looked for, is gone soon, and twice is better than never
+        elif can.idempotent_send or row.ref:
+            how = "key"
+        else:
+            how = "look back" if can.look_back else turn.profile.unclear_send
         found = await self._look_back(row) if how == "look back" else None
         if found and found.kind not in {"ok", "target_gone"}:
             how = turn.profile.unclear_send  # it can't be known
@@ -185,7 +190,8 @@ class Delivery:
         """A row of the product's own about another row; about a notice there is none."""
         if row.key.endswith(NOTICE):
             return []
-        parts = self.adapter.render(Outbound(say(phrase, self.turn.language), is_notice=True))[:1]
+        text = say(phrase, self.turn.language)
+        parts = self.adapter.render(Outbound(text, is_notice=True, only_for=row.part.get("only_for")))[:1]
         return [replace(one, key=row.key + NOTICE, order=row.order, ref=None) for one in rows_for(self.turn, parts)]
 
 

@@ -152,7 +152,8 @@ class Desk:
         else:
             waited = sum(record.type == "event" for record in turn.records) > 1
             done = known.run(Said(event, rest, turn.language, self.mailbox.now_ms(), waited))
-        await self._finish(turn, adapter, done.text, *done.records, notice=True, command=True)
+        only_for = event.actor.id if done.is_private and not event.is_direct else None
+        await self._finish(turn, adapter, done.text, *done.records, notice=True, command=True, only_for=only_for)
 
     async def _answer(self, turn: Turn, adapter: Adapter) -> None:
         library = await self.shelf.current()
@@ -170,13 +171,20 @@ class Desk:
             await live.close()
 
     async def _finish(
-        self, turn: Turn, adapter: Adapter, text: str, *records: Record, notice: bool = False, command: bool = False
+        self,
+        turn: Turn,
+        adapter: Adapter,
+        text: str,
+        *records: Record,
+        notice: bool = False,
+        command: bool = False,
+        only_for: str | None = None,
     ) -> None:
         """The answer, the reply and its rows in one script; then send."""
         data: dict[str, Any] = {"turn": turn.id, "text": text}
         data |= {"notice": True} if notice else {}
         data |= {"command": True} if command else {}
-        rows = rows_for(turn, adapter.render(Outbound(text, is_notice=notice)))
+        rows = rows_for(turn, adapter.render(Outbound(text, is_notice=notice, only_for=only_for)))
         await turn.write(
             *records, Record("reply", self.mailbox.now_ms(), data), rows=rows, state="close", finished_step=True
         )

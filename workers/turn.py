@@ -132,13 +132,13 @@ def rows_for(turn: Turn, parts: Sequence[Part]) -> list[Row]:
     rows = []
     for number, part in enumerate(parts):
         key = turn.row_key(number)
-        live = turn.live_rows.get(key)
+        live = None if part.only_for else turn.live_rows.get(key)
         rows.append(
             Row(
                 key=key,
                 turn=turn.id,
                 order=number,
-                part={"payload": part.payload, "fallback": part.fallback},
+                part=part_body(part),
                 to=turn.state["to"],
                 made_ms=turn.now_ms(),
                 state="sending" if live and live.ref is None else "pending",  # is the live one there? nobody knows
@@ -147,6 +147,16 @@ def rows_for(turn: Turn, parts: Sequence[Part]) -> list[Row]:
             )
         )
     return rows
+
+
+def part_body(part: Part) -> dict[str, Any]:
+    """As a row keeps it; `part_of` gives it back."""
+    body = {"payload": part.payload, "fallback": part.fallback}
+    return {**body, "only_for": part.only_for} if part.only_for else body
+
+
+def part_of(body: dict[str, Any]) -> Part:
+    return Part(body["payload"], body.get("fallback"), body.get("only_for"))
 
 
 def stable_key(*parts: str) -> str:

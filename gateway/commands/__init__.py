@@ -37,6 +37,8 @@ class Done:
 
     text: str
     records: tuple[Record, ...] = ()
+    is_private: bool = False
+    """The answer is for the person who asked alone, where the platform can do that."""
 
 
 class Command(Protocol):

@@ -66,6 +66,8 @@ class Outbound:
     markdown: str
     is_notice: bool = False
     """Said by the product itself, not by the model."""
+    only_for: str | None = None
+    """The `Actor.id` of the only person who is to see it, where the platform can do that; else the whole room does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Part:
     payload: dict[str, Any]
     fallback: dict[str, Any] | None = None
     """The same as plain text, for a platform that refuses the markup."""
+    only_for: str | None = None
+    """As in `Outbound`. Whoever shows it to one alone sends it alike on every try: nobody can look for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,10 @@ class Capabilities:
     """The same key twice is one message."""
     look_back: bool = False
     """`find` can tell whether a message of ours is there."""
+    ephemeral: bool = False
+    """A message may be shown to one person of the room alone. It may be sent twice, and it is never edited."""
+    columns: int | None = None
+    """Cells of a fixed-width line in a code block; none where it has no such type."""
     methods: frozenset[str] = frozenset({"POST"})
     """How it calls us: anything else is 405."""
 

@@ -59,6 +59,8 @@ TEXT_LIMIT: Final = 3_900
 """Characters of a part in Slack's dialect. `chat.update` refuses more than 4,000 and a post of more than about 4,040 is
 cut in two, so that one limit is safe for both, and a streamed message can be edited to its end."""
 METADATA_TYPE: Final = "deskmate_reply"
+IN_THREAD: Final = "in_thread"
+"""In `Event.extra`: what is answered stands in a thread that others see as one."""
 PAGES_MAX: Final = 10
 """How far `find` looks: pages of 100 messages since the send."""
 
@@ -80,7 +82,7 @@ _MEANINGS: Final[dict[OutcomeKind, str]] = {
     "auth_failed": "not_authed invalid_auth account_inactive token_revoked token_expired no_permission missing_scope "
     "not_allowed_token_type access_denied ekm_access_denied org_login_required team_access_not_granted",
     "target_gone": "channel_not_found not_in_channel is_archived is_inactive user_not_found thread_not_found "
-    "message_not_found cannot_reply_to_message team_not_found",
+    "message_not_found cannot_reply_to_message team_not_found user_not_in_channel",
 }
 _ERRORS: Final[dict[str, OutcomeKind]] = {error: kind for kind, errors in _MEANINGS.items() for error in errors.split()}
 """What an `error` of the Web API means to a sender; any other is `rejected`."""
@@ -116,7 +118,9 @@ class Settings(Connection):
 class Adapter:
     """One Slack connection."""
 
-    capabilities = Capabilities(text_limit=TEXT_LIMIT, stream="edit", stream_interval_s=1.0, look_back=True)
+    capabilities = Capabilities(
+        text_limit=TEXT_LIMIT, stream="edit", stream_interval_s=1.0, look_back=True, ephemeral=True, columns=80
+    )
 
     def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
         self.me: Actor | None = None
@@ -183,13 +187,15 @@ class Adapter:
 
     def render(self, outbound: Outbound) -> list[Part]:
         return [
-            Part({"text": text, "mrkdwn": True}, {"text": mrkdwn.escape(piece), "mrkdwn": False})
+            Part({"text": text, "mrkdwn": True}, {"text": mrkdwn.escape(piece), "mrkdwn": False}, outbound.only_for)
             for piece, text in _fitting(outbound.markdown.strip("\n"), TEXT_LIMIT)
-        ] or [Part({"text": "…", "mrkdwn": False})]
+        ] or [Part({"text": "…", "mrkdwn": False}, only_for=outbound.only_for)]
 
     # outside
 
     async def send(self, to: Address, part: Part, key: str) -> Outcome:
+        if part.only_for:
+            return await self._whisper(to, part, part.only_for, key)
         body = {
             "channel": to.conversation.channel,
             **part.payload,
@@ -205,6 +211,15 @@ class Adapter:
             return outcome
         sent = _sent(to.conversation.channel, answer, key)
         return Outcome("ok", sent) if sent else Outcome("ambiguous", detail="chat.postMessage: ok without a ts")
+
+    async def _whisper(self, to: Address, part: Part, user: str, key: str) -> Outcome:
+        """To one person of the channel. It carries no metadata, and what it is answered with is no message's time."""
+        body = {"channel": to.conversation.channel, "user": user, "text": part.payload.get("text", ""), **_QUIET}
+        # In a thread that has no reply yet Slack shows it to nobody.
+        if to.extra.get(IN_THREAD) and (thread := _thread_ts(to.conversation)):
+            body["thread_ts"] = thread
+        outcome, _ = await self._post("chat.postEphemeral", body)
+        return Outcome("ok", Sent(key)) if outcome.kind == "ok" else outcome
 
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
         body = {
@@ -294,6 +309,7 @@ class Adapter:
             addressed=direct or mentioned or mrkdwn.mentions(raw, us),
             is_direct=direct,
             attachments=_attachments(message) if kind != "delete" and "files" in message else (),
+            extra={IN_THREAD: True} if message.get("thread_ts") else {},
         )
         return [said]
 
@@ -343,6 +359,7 @@ class Adapter:
                 value=text_of(action.get("value")) or text_of(object_of(action.get("selected_option")).get("value")),
                 is_direct=direct,
                 reply_handle=handle,
+                extra={IN_THREAD: True} if thread else {},
             )
             for action in objects_of(body.get("actions"))
             if (name := text_of(action.get("action_id")))

@@ -70,6 +70,7 @@ class Adapter:
             stream="snapshot",
             stream_interval_s=settings.stream_interval_ms / 1000,
             idempotent_send=True,
+            columns=80,
         )
         self._feed = outside.feed
 

@@ -49,6 +49,10 @@ _POST_KEYS: Final = {
     *("unfurl_links", "unfurl_media", "metadata", "reply_broadcast", "token"),
 }
 _UPDATE_KEYS: Final = _POST_KEYS - {"thread_ts", "unfurl_links", "unfurl_media", "mrkdwn"} | {"ts"}
+_WHISPER_KEYS: Final = {
+    *("channel", "user", "text", "blocks", "attachments", "markdown_text", "thread_ts", "parse", "link_names", "token"),
+    *("as_user", "icon_emoji", "icon_url", "username"),
+}
 _READ_KEYS: Final = {
     *("channel", "ts", "oldest", "latest", "limit", "cursor", "inclusive", "include_all_metadata", "token"),
 }
@@ -70,6 +74,17 @@ class Message:
     bot_id: str | None = None
     metadata: dict[str, Any] | None = None
     edited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Whisper:
+    """A message that one person saw, or nobody did: of a thread that has no reply yet Slack shows none."""
+
+    channel: str
+    user: str
+    text: str
+    thread_ts: str | None
+    is_shown: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +122,9 @@ class SlackTwin:
         """Every call that came in by its method, refused ones too."""
         self.refused: list[tuple[str, str]] = []
         self.messages: list[Message] = []
+        self.whispers: list[Whisper] = []
+        self.people = {USER}
+        """Who is in the channels; whoever says something is."""
         self.channels = {CHANNEL, DIRECT}
         self.archived: set[str] = set()
         self.faults = Faults()
@@ -178,6 +196,7 @@ class SlackTwin:
         direct = channel.startswith("D")
         shown = f"<@{BOT_USER}> {text}" if mention and not direct else text
         self.channels.add(channel)
+        self.people.add(user)
         message = Message(channel, self._next_ts(), user, shown, thread_ts)
         self.messages.append(message)
         if kinds is None:
@@ -283,6 +302,9 @@ class SlackTwin:
             case "chat.postMessage":
                 _only(request, arguments, "POST", _POST_KEYS)
                 return self._post(arguments)
+            case "chat.postEphemeral":
+                _only(request, arguments, "POST", _WHISPER_KEYS)
+                return self._whisper(arguments)
             case "chat.update":
                 _only(request, arguments, "POST", _UPDATE_KEYS)
                 return self._update(arguments)
@@ -306,6 +328,20 @@ class SlackTwin:
         self.messages.append(message)
         self._take("chat.postMessage", message, arguments)
         return {"ok": True, "channel": channel, "ts": message.ts, "message": _shown(message, metadata=True)}
+
+    def _whisper(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        channel, text, user = self._channel(arguments), _content(arguments), arguments.get("user")
+        if not isinstance(user, str) or not user:
+            raise Refused("invalid_arguments")
+        if user not in self.people:
+            raise Refused("user_not_in_channel")
+        thread = arguments.get("thread_ts")
+        if thread is not None and self._message(channel, thread) is None:
+            raise Refused("thread_not_found")
+        is_shown = thread is None or any(one.thread_ts == thread for one in self.messages)
+        self.whispers.append(Whisper(channel, user, text, thread, is_shown))
+        self._take("chat.postEphemeral", Message(channel, "", BOT_USER, text, thread, BOT_ID), arguments)
+        return {"ok": True, "message_ts": self._next_ts()}
 
     def _update(self, arguments: dict[str, Any]) -> dict[str, Any]:
         channel = self._channel(arguments)

@@ -22,7 +22,7 @@ from gateway.feed import Feed
 from gateway.platforms import Outbound, Outside, slack, standard_webhooks
 from gateway.store import Store
 from tests.gateway.conversation.world import now_ms
-from tests.harness.slack_twin import BOT_TOKEN, CHANNEL, SIGNING_SECRET, TEAM, SlackTwin
+from tests.harness.slack_twin import BOT_TOKEN, CHANNEL, SIGNING_SECRET, TEAM, USER, SlackTwin
 from tests.harness.webhook_twin import REPLY_SECRET, SECRET, WebhookTwin
 from workers.delivery import Delivery
 from workers.live import Live
@@ -54,9 +54,9 @@ class Desk:
     adapter: Any
     twin: Any
 
-    async def rows(self, text: str) -> list[Row]:
+    async def rows(self, text: str, only_for: str | None = None) -> list[Row]:
         """A reply, in the outbox."""
-        rows = rows_for(self.turn, self.adapter.render(Outbound(text)))
+        rows = rows_for(self.turn, self.adapter.render(Outbound(text, only_for=only_for)))
         await self.turn.write(rows=rows, state="close")
         return rows
 
@@ -273,3 +273,34 @@ async def test_what_the_platform_refuses_is_told(slacked: Desk) -> None:
     slacked.twin.next(error="restricted_action", on="chat.postMessage")
     await slacked.delivery().send_all(await slacked.rows("forbidden"))
     assert "refused here" in ours(slacked.twin)[0]
+
+
+async def test_a_row_for_one_person_is_sent_again_when_its_end_is_unclear_and_nobody_else_hears_of_it(
+    slacked: Desk,
+) -> None:
+    slacked.twin.next(on="chat.postEphemeral", close=True, taken=True)
+    await slacked.delivery(unclear_send="skip").send_all(await slacked.rows("psst", USER))
+    assert [one.text for one in slacked.twin.whispers] == ["psst", "psst"]
+    assert await slacked.states() == ["sent"]
+    assert ours(slacked.twin) == []
+    assert "conversations.replies" not in slacked.twin.calls
+
+
+async def test_a_row_for_one_person_whose_markup_is_refused_stays_theirs(slacked: Desk) -> None:
+    slacked.twin.next(on="chat.postEphemeral", error="invalid_arguments")
+    await slacked.delivery().send_all(await slacked.rows("**psst**", USER))
+    assert [one.text for one in slacked.twin.whispers] == ["**psst**"]
+    assert ours(slacked.twin) == []
+
+
+async def test_the_notice_about_a_row_for_one_person_is_theirs_as_well(slacked: Desk) -> None:
+    slacked.twin.next(on="chat.postEphemeral", error="restricted_action")
+    await slacked.delivery().send_all(await slacked.rows("psst", USER))
+    assert [one.user for one in slacked.twin.whispers] == [USER]
+    assert slacked.twin.whispers[0].text != "psst"
+    assert ours(slacked.twin) == []
+
+
+async def test_where_nothing_can_be_shown_to_one_alone_the_room_sees_it(hooked: Desk) -> None:
+    await hooked.delivery().send_all(await hooked.rows("psst", "u1"))
+    assert [taken.data["text"] for taken in hooked.twin.taken] == ["psst"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, cast
 
 import aiohttp
@@ -16,7 +17,18 @@ from gateway.conversation.key import ConversationKey
 from gateway.platforms import Address, ConnectionRefused, Outbound, Outside, Part
 from gateway.platforms.slack import Adapter, Settings
 from tests.harness.faults import Fault
-from tests.harness.slack_twin import BOT_TOKEN, BOT_USER, CHANNEL, DIRECT, SIGNING_SECRET, TEAM, Message, SlackTwin
+from tests.harness.slack_twin import (
+    BOT_TOKEN,
+    BOT_USER,
+    CHANNEL,
+    DIRECT,
+    SIGNING_SECRET,
+    TEAM,
+    USER,
+    Message,
+    SlackTwin,
+    Whisper,
+)
 
 KEY = "k" * 26
 DM = Address(ConversationKey("slack-main", DIRECT, TEAM))
@@ -79,6 +91,31 @@ async def test_a_reply_goes_into_its_thread_quietly_and_with_its_key(slack: Slac
 async def test_a_reply_in_a_direct_message_has_no_thread(slack: SlackTwin, adapter: Adapter) -> None:
     assert (await adapter.send(DM, text("hi"), KEY)).kind == "ok"
     assert slack.taken[0].thread_ts is None
+
+
+async def test_what_is_for_one_person_is_shown_to_them_alone(slack: SlackTwin, adapter: Adapter) -> None:
+    to = thread(slack)
+    root = str(to.conversation.thread).partition(":")[2]
+    slack.messages.append(Message(CHANNEL, f"{time.time():.6f}", USER, "more", root))
+    [part] = adapter.render(Outbound("**Only** for you", only_for=USER))
+    outcome = await adapter.send(replace(to, extra={"in_thread": True}), part, KEY)
+    assert outcome.kind == "ok"
+    assert slack.whispers == [Whisper(CHANNEL, USER, "*Only* for you", root, is_shown=True)]
+    assert not [message for message in slack.messages if message.bot_id]
+
+
+async def test_what_is_for_one_person_stays_out_of_a_thread_that_has_no_reply_yet(
+    slack: SlackTwin, adapter: Adapter
+) -> None:
+    [part] = adapter.render(Outbound("hi", only_for=USER))
+    await adapter.send(thread(slack), part, KEY)
+    assert [(one.thread_ts, one.is_shown) for one in slack.whispers] == [(None, True)]
+
+
+async def test_who_is_not_in_the_channel_is_told_nothing(slack: SlackTwin, adapter: Adapter) -> None:
+    [part] = adapter.render(Outbound("hi", only_for="U0STRANGER"))
+    outcome = await adapter.send(thread(slack), part, KEY)
+    assert (outcome.kind, slack.whispers) == ("target_gone", [])
 
 
 async def test_the_fallback_is_sent_as_plain_text(slack: SlackTwin, adapter: Adapter) -> None:
