@@ -26,7 +26,7 @@ MAIN: Final = "main.py"
 PROGRAM: Final = frozenset({MAIN, schemas.NAME})
 """A skill that has both is a tool too."""
 BUNDLE_MAX_BYTES: Final = 32 * 1_024 * 1_024
-_IGNORED: Final = {"__pycache__", "node_modules"}
+IGNORED: Final = {"__pycache__", "node_modules"}
 
 Mark = bytes
 """What a file's or folder's entry looked like: inode, size, times of content and of entry, packed: a third of a tuple."""
@@ -168,7 +168,7 @@ class _Walk:
             return
         self.readings.append(Reading(folder, {folder: mark}, "/".join(parts), faults=self._misplaced(entries, parts)))
         for entry in entries:
-            if entry.name.startswith(".") or entry.name in _IGNORED:
+            if entry.name.startswith(".") or entry.name in IGNORED:
                 continue
             inner = (*parts, sys.intern(unicodedata.normalize("NFC", entry.name)))
             if entry.is_symlink():
@@ -251,7 +251,7 @@ def _entries(folder: str, links: list[str]) -> Iterator[tuple[str, Mark]]:
     """
     yield folder, _mark(folder)
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.name.startswith(".") or entry.name in _IGNORED:
+        if entry.name.startswith(".") or entry.name in IGNORED:
             continue
         if entry.is_symlink():
             links.append(entry.path)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import json
-import os
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -19,15 +15,14 @@ from zoneinfo import ZoneInfo
 
 from config.settings import SkillsSettings
 from skills import contents, ids, sandbox
+from skills.bundles import Cache
 from skills.contents import Changed
-from skills.folders import File, Skill
+from skills.folders import Skill
 from skills.runs import Limits, Output, Stopped
 from skills.sandbox import Cage, Found, Job
 
 DEPTH_MAX: Final = 100
 """How deep a result may be nested."""
-KEPT_S: Final = 7 * 86_400
-"""How long the copy of a version is kept after its last use."""
 MASKED_MIN: Final = 4
 
 
@@ -90,13 +85,22 @@ class Programs:
         self._places = asyncio.Semaphore(self.settings.programs.at_once)
         self._looking = asyncio.Lock()
         self._found: Found | None = None
+        self._cache = Cache(self.folder)
 
     async def lay_out(self, skill: Skill) -> Path:
         """The folder with this very version of a program. Raises `ProgramFailed` where it is nowhere any more.
 
         Called when a turn begins, so that its calls run what it was offered, whatever is saved meanwhile.
         """
-        return await asyncio.to_thread(_lay_out, skill, self.folder)
+        return await asyncio.to_thread(self._lay_out, skill)
+
+    def _lay_out(self, skill: Skill) -> Path:
+        try:
+            return self._cache.place(skill.hash) or self._cache.lay_out(skill.hash, contents.whole(skill))
+        except Changed as error:
+            raise ProgramFailed(f"{skill.id}: {error}. The new version runs from the next message on.") from error
+        except OSError as error:
+            raise ProgramFailed(f"{skill.id} can't be laid out: {error.strerror}.") from error
 
     async def run(self, skill: Skill, values: Mapping[str, Any], grant: Grant) -> Result:
         """Run a program with arguments that fit its schema. Raises `ProgramFailed`."""
@@ -219,53 +223,3 @@ class _Mask:
 
     def __call__(self, text: str) -> str:
         return self._pattern.sub("***", text) if self._pattern else text
-
-
-# ---- versions on disk ----
-
-
-def _lay_out(skill: Skill, folder: Path) -> Path:
-    place = folder.absolute() / skill.hash  # programs start in another folder
-    with contextlib.suppress(FileNotFoundError):
-        os.utime(place)
-        return place
-    folder.mkdir(parents=True, exist_ok=True)
-    _forget_old(folder)
-    new = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
-    try:
-        for file in skill.files.values():
-            _copy(skill, file, new)
-        for inner in (new, *new.rglob("*")):
-            if inner.is_dir():
-                inner.chmod(0o755)  # whatever umask we have: in the sandbox it is another user who reads
-        new.rename(place)
-    except OSError as error:
-        shutil.rmtree(new, ignore_errors=True)
-        if not place.is_dir():  # else another worker was quicker
-            raise ProgramFailed(f"{skill.id} can't be laid out: {error.strerror}.") from error
-    except ProgramFailed:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
-    return place
-
-
-def _copy(skill: Skill, file: File, new: Path) -> None:
-    try:
-        raw = contents.read(skill, file.path)
-    except Changed as error:
-        raise ProgramFailed(f"{skill.id}: {error}. The new version runs from the next message on.") from error
-    target = new / file.path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(raw)
-    target.chmod(0o555 if file.runs else 0o444)
-
-
-def _forget_old(folder: Path) -> None:
-    """Remove versions that nobody used for long. What runs now was used now.
-
-    Other workers lay out and remove here at the same time: what is gone by the time we look is no error.
-    """
-    for place in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - place.stat().st_mtime > KEPT_S:
-                shutil.rmtree(place, ignore_errors=True)
