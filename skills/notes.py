@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
 from typing import Final, Literal
 
 from skills import ids
+from skills.visible import visible
 
 FOLDER: Final = "references"
 SUFFIX: Final = ".md"
@@ -49,6 +54,54 @@ class Note:
     def is_everywhere(self) -> bool:
         """Whether it holds in all channels."""
         return self.code.startswith("A")
+
+
+def merged(shipped: str, notes: Sequence[Note]) -> str:
+    """The text of a file as it is read: first what was shipped, as it is, then the notes under headings of their own.
+
+    What in a note imitates such a heading is quoted, so that nothing in it can pass for another's.
+    """
+    sections = [
+        _section(heading, chosen)
+        for heading, chosen in (
+            ("Notes of all channels", [note for note in notes if note.is_everywhere]),
+            ("Notes of this channel", [note for note in notes if not note.is_everywhere]),
+        )
+        if chosen
+    ]
+    gap = "" if not shipped or not sections else "\n" if shipped.endswith("\n") else "\n\n"
+    return shipped + gap + "\n".join(sections)
+
+
+def signed(note: Note) -> str:
+    """Who wrote a note and when, in one line."""
+    at = datetime.fromtimestamp(note.at_ms / 1_000, UTC)
+    return f"{_one_line(note.by_name or note.by)}, {at:%Y-%m-%d %H:%M} UTC"
+
+
+def _section(heading: str, notes: Sequence[Note]) -> str:
+    written = [f"### Note {note.code} by {signed(note)}\n\n{_defused(note.text).rstrip()}\n" for note in notes]
+    return "\n".join([f"## {heading}\n", *written])
+
+
+def _defused(text: str) -> str:
+    return "".join(f"> {line}" if _imitates(line) else line for line in text.splitlines(keepends=True))
+
+
+def _imitates(line: str) -> bool:
+    """Whether a line reads as one of our headings, in whatever letters, with or without its `#`."""
+    seen = "".join(one for one in unicodedata.normalize("NFKD", line) if unicodedata.category(one) not in {"Cf", "Mn"})
+    return bool(_headings().match(re.sub(r"[\W_]+", " ", ids.skeleton(seen)).strip()))
+
+
+@cache
+def _headings() -> re.Pattern[str]:
+    notes, this, everywhere, note, by = map(ids.skeleton, ("notes of", "this channel", "all channels", "note", "by"))
+    return re.compile(rf"{notes} (?:{this}|{everywhere})\b|{note} [a-z]+ {by}\b")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(visible(text).split())[:80]
 
 
 def file_fault(path: str) -> str | None:

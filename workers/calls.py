@@ -14,6 +14,7 @@ from config.settings import ToolsSettings
 from gateway.conversation.claim import Lost
 from gateway.conversation.records import Record
 from gateway.logs import log
+from gateway.shelf.notes import Notes
 from skills.arguments import Fitted, fit
 from skills.library import Catalogue
 from workers.context import in_context
@@ -115,6 +116,11 @@ class Calls:
             history=tuple(in_context(self._turn.stored.history)),
             id=call.id,
             delivery=self._turn.profile.delivery,
+            room=f"{self._turn.stored.key.connection}/{self._turn.stored.key.channel}",
+            profile=self._turn.profile,
+            actor=self._turn.actor,
+            language=self._turn.language,
+            notes=Notes(self._turn.mailbox.store),
         )
         try:
             async with asyncio.timeout(self._settings.timeout_s):

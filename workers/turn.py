@@ -14,7 +14,7 @@ from gateway.conversation.claim import Claim
 from gateway.conversation.mailbox import Mailbox, Stored
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
-from gateway.events import Event, ReplyHandle
+from gateway.events import Actor, Event, ReplyHandle
 from gateway.phrases import language_of
 from gateway.platforms import Address, Part
 from workers.moves import read_event
@@ -60,6 +60,15 @@ class Turn:
     def records(self) -> list[Record]:
         """Those of this turn."""
         return self.stored.history[self.state["start"] :]
+
+    @property
+    def actor(self) -> Actor | None:
+        """Who said the last of what this turn answers."""
+        said = (record.data["event"] for record in reversed(self.records) if record.type == "event")
+        try:
+            return Event.of(next(said)).actor
+        except (StopIteration, ValueError):
+            return None
 
     @property
     def language(self) -> Language:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
+
+from config.profiles import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,8 +15,10 @@ if TYPE_CHECKING:
     import aiohttp
 
     from config.profiles import Delivery
-    from config.settings import Settings
+    from config.settings import Language, Settings
     from gateway.conversation.records import Record
+    from gateway.events import Actor
+    from gateway.shelf.notes import Notes
     from skills.folders import Skill
     from skills.library import Catalogue
 
@@ -40,6 +44,8 @@ class ToolResult:
     """Records that follow after all results of the batch (a loaded skill's body)."""
     skill: Skill | None = None
     """Whose file or unproven text it holds: it goes from what is sent when that skill does."""
+    cards: tuple[str, ...] = ()
+    """Markdown that people in the chat are shown, each as a message of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,15 @@ class Call:
     """Of the call itself, as the model gave it."""
     delivery: Delivery = "message"
     """How the text of a skill reaches the model here."""
+    room: str = ""
+    """`connection/channel`."""
+    profile: Profile = field(default_factory=Profile)
+    actor: Actor | None = None
+    """On whose behalf."""
+    language: Language = "en"
+    """Of what people are shown."""
+    notes: Notes | None = None
+    """What was written back to skills; none where there is no Redis."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from skills import contents, document, parts, references
 from skills.contents import Changed
 from skills.folders import Skill
 from skills.library import SkillNotFound
+from skills.notes import signed
 from skills.parts import Part
 from workers import guidance
 from workers.loaded import WAITING_MAX, Loaded, loaded
@@ -58,7 +59,8 @@ class Tool:
             if file.removeprefix("./").casefold() == document.NAME.casefold():
                 body = await asyncio.to_thread(contents.body, skill)
                 return self._load(skill, body, offset, call)
-            found = await asyncio.to_thread(references.read, skill, file, offset, self._page_bytes)
+            notes = await call.notes.read(call.channel, skill.id, references.key_of(file)) if call.notes else ()
+            found = await asyncio.to_thread(references.read, skill, file, offset, self._page_bytes, notes)
         except (SkillNotFound, references.FileRefused, parts.OffsetOutside) as error:
             raise ToolError(str(error)) from error
         except Changed as error:
@@ -120,8 +122,10 @@ def _still_here(skill: Skill, offset: int, end: int, known: Loaded) -> str:
 
 def _as_text(skill: Skill, file: str, found: Part | references.Folder | references.Binary) -> str:
     if isinstance(found, references.Folder):
-        lines = [f"{one.path} ({one.size_bytes} bytes)" for one in found.files]
-        return "\n".join([f"Files of {skill.id} in {found.path}:", *lines])
+        lines = [f"{one.path} ({one.size_bytes} bytes)" for one in found.files] or ["(none)"]
+        written = [f"{note.file} (last by {signed(note)})" for note in found.notes]
+        apart = ["", "Apart from these, files with notes that were written here:", *written] if written else []
+        return "\n".join([f"Files of {skill.id} in {found.path}:", *lines, *apart])
     if isinstance(found, references.Binary):
         return f"{found.file.path} is no text: {found.mime}, {found.file.size_bytes} bytes. It can't be shown."
     if found.is_last:

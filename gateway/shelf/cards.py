@@ -1,0 +1,68 @@
+"""Cards: what an approver sees of a note, whole and with nothing hidden in it, and how to decide on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Final
+
+from gateway.phrases import say
+from skills.notes import Note
+from skills.visible import visible
+
+GOING_MAX_CHARACTERS: Final = 12_000
+"""Of what goes, more is counted and not shown; what comes is shown whole."""
+
+
+def card(note: Note, replaces: Sequence[Note], language: str) -> str:
+    """Markdown: who wants what written down, where; the text as a difference to the notes it would replace; what to say.
+
+    Lines that come begin with `+`, lines that go with `-`, those that stay with a blank.
+    """
+    waits = note.state == "pending"
+    lead = say(
+        "note.asks" if waits else "note.saved",
+        language,
+        code=note.code,
+        name=_quoted(note.by_name or note.by),
+        who=_quoted(note.by),
+        place=_quoted(note.source),
+        skill=_quoted(note.skill),
+        file=_quoted(note.file),
+    )
+    rule = [say("note.replaces", language, count=len(replaces))] if replaces else []
+    end = say("note.decide" if waits else "note.undo", language, code=note.code)
+    difference = _difference("\n".join(one.text.strip("\n") for one in replaces), note.text, language)
+    return "\n".join([lead, *rule, "", "```diff", *difference, "```", "", end])
+
+
+def _difference(old: str, new: str, language: str) -> Iterator[str]:
+    """All lines that differ, first those that go; around them the ones that both begin and end with."""
+    going, coming = _lines(old), _lines(new)
+    begin = _shared(going, coming)
+    end = _shared(going[begin:][::-1], coming[begin:][::-1])
+    yield from (f"  {line}" for line in coming[:begin])
+    size = 0
+    removed = going[begin : len(going) - end]
+    for at, line in enumerate(removed):
+        size += len(line) + 1
+        if size > GOING_MAX_CHARACTERS:
+            yield "- " + say("note.more_lines", language, count=len(removed) - at)
+            break
+        yield f"- {line}"
+    yield from (f"+ {line}" for line in coming[begin : len(coming) - end])
+    yield from (f"  {line}" for line in coming[len(coming) - end :])
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _lines(text: str) -> list[str]:
+    return visible(text).splitlines()
+
+
+def _quoted(text: str) -> str:
+    """Words of others as code, so that nothing in them is markup."""
+    return f"`{' '.join(visible(text).replace('`', chr(39)).split())[:200]}`"
