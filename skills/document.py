@@ -75,6 +75,11 @@ class Head:
         return _words(self.fields.get("env"))
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """Patterns of the files that it is for, see `skills.paths`."""
+        return _words(self.fields.get("paths"))
+
+    @property
     def allowed_tools(self) -> tuple[str, ...] | None:
         """Entries of `allowed-tools` (`Shell(cal -m *)` is one), or none if the field is absent.
 
