@@ -20,6 +20,7 @@ from gateway.phrases import say
 from skills.library import Catalogue
 from skills.programs import Programs
 from workers.calls import Calls
+from workers.hints import due
 from workers.indexes import FIND, Indexes
 from workers.live import Live
 from workers.mending import mended
@@ -70,7 +71,7 @@ class Agent:
         calls = Calls(self._settings.tools, offered, turn, catalogue, live)
         while True:
             try:
-                record, reply = await self._steps(turn, asked, calls, live)
+                record, reply = await self._steps(turn, catalogue, asked, calls, live)
             except Called:
                 await close_calls(turn, "Stopped by the person")
             except Ended:
@@ -80,7 +81,9 @@ class Agent:
                 tell_unused(turn, offered, record)
                 return record, reply
 
-    async def _steps(self, turn: Turn, asked: Prompt, calls: Calls, live: Live) -> tuple[Record, str]:
+    async def _steps(
+        self, turn: Turn, catalogue: Catalogue, asked: Prompt, calls: Calls, live: Live
+    ) -> tuple[Record, str]:
         while True:
             self._check_limits(turn)
             await self._border(turn)
@@ -91,7 +94,7 @@ class Agent:
                     self._check_inputs(turn)
                     await self._unless_called(turn, calls.run(pending_calls), interrupts=False)
                 case Ask(step):
-                    answer = await self._ask(turn, asked, step, live)
+                    answer = await self._ask(turn, catalogue, asked, step, live)
                     if answer is None:
                         continue
                     answer = mended(answer, turn.stored.history)
@@ -131,10 +134,11 @@ class Agent:
             log(logger, "prompt changed", conversation=turn.stored.key.id, hash=made.hash, first=last is None)
         return made
 
-    async def _ask(self, turn: Turn, asked: Prompt, step: int, live: Live) -> Answer | None:
+    async def _ask(self, turn: Turn, catalogue: Catalogue, asked: Prompt, step: int, live: Live) -> Answer | None:
         """One model call. None: no answer this time, look again what to do."""
         await self._wait_for_model(turn)
-        await turn.write(Record("call", turn.now_ms(), {"step": step, "turn": turn.id}))
+        hints = due(turn.records, catalogue, turn.now_ms()) if "load_skill" in turn.profile.tools else []
+        await turn.write(*hints, Record("call", turn.now_ms(), {"step": step, "turn": turn.id}))
         request = Request(
             model=turn.profile.model or self._settings.model.name,
             system=[{"type": "text", "text": asked.system}],

@@ -28,7 +28,9 @@ def due(records: Sequence[Record], catalogue: Catalogue, now_ms: int) -> list[Re
     for record in fresh:
         event = _with_files(record)
         if event and event.dedupe_keys[0] not in hinted and (skills := for_event(event, catalogue)):
-            found.append(Record("hint", now_ms, {"turn": record.data["turn"], "of": event.dedupe_keys[0], "skills": skills}))
+            found.append(
+                Record("hint", now_ms, {"turn": record.data["turn"], "of": event.dedupe_keys[0], "skills": skills})
+            )
     return found
 
 

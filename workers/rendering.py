@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -67,6 +67,7 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
     rendered: list[dict[str, Any]] = []
     waiting = _Batch()
     here = in_context(records)
+    hints = {record.data["of"]: record.data["skills"] for record in here if record.type == "hint"}
     course = follow(here)
     for at, record in enumerate(here):
         match record.type:
@@ -85,7 +86,7 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
             case "event":
                 bodies = [_guidance(here[one], course.withheld.get(one)) for one in course.drained.get(at, ())]
                 waiting.talk += ["\n\n".join(bodies)] if bodies else []
-                waiting.talk += _spoken(record)
+                waiting.talk += _spoken(record, hints)
             case "reply" if record.data.get("notice") and not record.data.get("command"):
                 waiting.talk.append(f"(deskmate told the chat: {marks.from_outside(record.data['text'])})")
     _add(rendered, "user", waiting.flush())
@@ -148,13 +149,17 @@ def _blank(block: dict[str, Any]) -> bool:
     return block.get("type") == "text" and not str(block.get("text", "")).strip()
 
 
-def _spoken(record: Record) -> list[str]:
+def _spoken(record: Record, hints: Mapping[str, Sequence[Sequence[str]]]) -> list[str]:
+    """What a person said in an event, and which skills are for the files that came with it."""
     event = spoken(record)
     if event is None:
         return []
     text = marks.from_outside(event.text.strip())
-    for file in event.attachments:
+    skills = hints.get(event.dedupe_keys[0], ()) if event.attachments else ()
+    for at, file in enumerate(event.attachments):
         text += f"\n(attached: {_line(file.name)}, {_line(file.mime)}, {file.size_bytes} bytes; not readable here yet)"
+        if named := ", ".join(skills[at]) if at < len(skills) else "":
+            text += f"\n(skills for this file: {named}; load one with load_skill if it fits the task)"
     return [text.strip() if event.is_direct else f"[{_line(event.actor.name or event.actor.id)}] {text.strip()}"]
 
 

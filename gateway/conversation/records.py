@@ -19,6 +19,7 @@ class Record:
     """One entry. `data` by `type`:
 
     `event`        event (as dumped), turn: what a person did, taken into a turn
+    `hint`         turn, of (the first dedupe key of an event), skills: ids for each of its files, in their order
     `prompt`       hash, turn: the system prompt and tools changed from here on (an expected cache miss)
     `call`         step, turn: about to ask the model
     `answer`       step, content (blocks as the API gave them), stop_reason, usage, model, bad_inputs

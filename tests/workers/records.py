@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
-from gateway.events import Actor, Event
+from gateway.events import Actor, Attachment, Event
 from skills.marks import GUIDANCE
 
 WHERE = ConversationKey("c", "room", "t")
 
 
-def said(text: str, turn: str = "turn", name: str = "Max", *, direct: bool = False) -> Record:
+def said(
+    text: str, turn: str = "turn", name: str = "Max", *, direct: bool = False, files: Sequence[str] = ()
+) -> Record:
     event = Event(
         kind="message",
         conversation=WHERE,
@@ -22,6 +25,7 @@ def said(text: str, turn: str = "turn", name: str = "Max", *, direct: bool = Fal
         at_ms=0,
         text=text,
         is_direct=direct,
+        attachments=tuple(Attachment("file", file, "text/csv", 10) for file in files),
     )
     return Record("event", 0, {"turn": turn, "event": json.loads(event.dump())})
 
