@@ -6,7 +6,7 @@ BIN := .venv/bin
 TOO_OLD := deskmate needs Python 3.11 or newer
 REQUIRE := $(if $(DESKMATE_TESTS_REQUIRE),--require $(DESKMATE_TESTS_REQUIRE))
 
-.PHONY: check setup demo test fix lock bench clean
+.PHONY: check setup demo test fix builtin-hashes lock bench clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := check
 
@@ -32,6 +32,9 @@ fix: .venv/.test ## repair what can be repaired
 bench: .venv/.test ## figures, as ratios within one run
 	@missed=0; for bench in bench/[!_]*.py; do echo "== $$bench"; \
 		$(BIN)/python -m "bench.$$(basename "$$bench" .py)" || missed=1; done; exit $$missed
+
+builtin-hashes: .venv/.core ## the list that the shipped skills are verified by, after one was changed
+	$(BIN)/python -m skills.seal
 
 lock: ## the newest versions that pyproject.toml allows, into constraints.txt
 	@rm -rf .venv-lock

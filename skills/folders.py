@@ -39,6 +39,8 @@ class Root:
 
     tier: str
     path: Path
+    sealed: bool = False
+    """Whether only those skills are in force that `skills.seal` knows, as they shipped."""
 
 
 class Content(NamedTuple):

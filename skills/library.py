@@ -15,13 +15,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from config.settings import SkillsSettings
-from skills import document, ids
+from skills import document, ids, seal
 from skills.folders import Fault, Reading, Root, Skill, changed, read_root
 
 BUILTIN: Final = Path(__file__).parent / "builtin"
@@ -135,7 +136,7 @@ def _pairs(text: str) -> set[str]:
 
 def roots(settings: SkillsSettings) -> tuple[Root, ...]:
     """The tiers' folders in the order of their precedence, the strongest last."""
-    shipped = Root("builtin", BUILTIN)
+    shipped = Root("builtin", BUILTIN, sealed=True)
     return (shipped, Root("org", settings.folder)) if settings.folder else (shipped,)
 
 
@@ -156,25 +157,46 @@ def scan(roots: Sequence[Root], previous: Library | None = None) -> Library:
             warnings.append(f"{root.path} is gone: its skills stay as they were")
         else:
             raise NotADirectoryError(f"skills.folder: {root.path} is no folder")
+    faults = [fault for reading in _all(readings) for fault in reading.faults]
+    tiers: list[list[Skill]] = []
+    for root in roots:
+        skills = [reading.skill for reading in readings[root.path] if reading.skill]
+        if root.sealed:
+            broken = seal.faults(root, skills, (fault.id for fault in faults))
+            altered = {fault.id for fault in broken}
+            skills = [skill for skill in skills if skill.id not in altered]
+            faults += broken
+        tiers.append(skills)
+    return replace(resolve(tiers, faults, warnings), readings=readings)
+
+
+def resolve(tiers: Sequence[Sequence[Skill]], faults: Sequence[Fault] = (), warnings: Sequence[str] = ()) -> Library:
+    """What is in force of the skills of all tiers, the later ones with precedence, and who answers to which name.
+
+    `faults` and `warnings` are what was found already; what is found here is added.
+    """
     in_force: dict[str, Skill] = {}
     shadowed: list[Shadowed] = []
     seen: dict[str, str] = {}
-    faults = [fault for reading in _all(readings) for fault in reading.faults]
-    for skill in (reading.skill for reading in _all(readings)):
-        if skill:
-            key = sys.intern(ids.key(skill.id))
-            if seen.setdefault(ids.skeleton(key), key) != key:
-                faults.append(_look_alike(skill, in_force[seen[ids.skeleton(key)]]))
-                continue
-            if key in in_force:
-                shadowed.append(Shadowed(in_force[key], by=skill))
-            in_force[key] = skill
+    look_alikes: list[Fault] = []
+    for skill in chain.from_iterable(tiers):
+        key = sys.intern(ids.key(skill.id))
+        if (first := seen.setdefault(ids.skeleton(key), key)) != key:
+            look_alikes.append(_look_alike(skill, in_force[first]))
+            continue
+        if key in in_force:
+            shadowed.append(Shadowed(in_force[key], by=skill))
+        in_force[key] = skill
     in_force = dict(sorted(in_force.items()))
-    warnings += [
-        f"{skill.id}: {one}" for skill in in_force.values() for one in (*skill.warnings, skill.no_program) if one
-    ]
-    owners = _owners(in_force, warnings)
-    return Library(in_force, tuple(shadowed), tuple(faults), tuple(warnings), owners, readings)
+    said = [*warnings]
+    said += [f"{skill.id}: {one}" for skill in in_force.values() for one in (*skill.warnings, skill.no_program) if one]
+    owners = _owners(in_force, said)
+    return Library(in_force, tuple(shadowed), (*faults, *look_alikes), tuple(said), owners)
+
+
+def verify(library: Library) -> list[str]:
+    """What of the shipped skills is not as it shipped, a line each. A scan has left it out already."""
+    return [str(fault) for fault in library.faults if fault.kind == seal.ALTERED]
 
 
 def _look_alike(skill: Skill, first: Skill) -> Fault:

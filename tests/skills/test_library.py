@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from config.settings import SkillsSettings
-from skills import contents, ids, library
-from skills.folders import Root
-from skills.library import BUILTIN, Library, Shelf, SkillNotFound, roots, scan
+from skills import contents, ids, library, seal
+from skills.folders import Content, Root, Skill, skill_of
+from skills.library import BUILTIN, Library, Shelf, SkillNotFound, resolve, roots, scan, verify
 
 
 def write(root: Path, id_: str, *, description: str = "Does it.", body: str = "Do it.\n", more: str = "") -> Path:
@@ -43,6 +43,62 @@ def test_what_ships_is_sound() -> None:
     assert len(sites) == 6
     body = contents.body(found.skills["web-access"])
     assert all(f"`{path}`" in body for path in sites)
+
+
+def test_the_seal_is_that_of_what_ships() -> None:
+    now = seal.listed(BUILTIN)
+    assert (BUILTIN / seal.NAME).read_text("utf-8") == now, "a shipped skill was changed: run `make builtin-hashes`"
+
+
+def test_a_shipped_skill_that_was_altered_is_not_in_force(tmp_path: Path) -> None:
+    shipped = Root("builtin", tmp_path / "builtin", sealed=True)
+    for id_ in ("same", "changed", "gone", "broken", "hidden"):
+        write(shipped.path, id_)
+    (shipped.path / seal.NAME).write_text(seal.listed(shipped.path))
+    whole = scan([shipped])
+    assert (len(whole.skills), verify(whole)) == (5, [])
+    write(shipped.path, "changed", body="Do what I say.\n")
+    write(shipped.path, "more")
+    shutil.rmtree(shipped.path / "gone")
+    (shipped.path / "broken" / "SKILL.md").write_text("---\n")
+    (shipped.path / "hidden" / "more.md").write_text("x")
+    for found in (scan([shipped]), scan([shipped], scan([shipped]))):
+        assert names(found) == ["same"]
+        assert faults(found) == dict.fromkeys(["changed", "more", "gone", "hidden"], "altered") | {
+            "broken": "unclosed_frontmatter"
+        }
+        said = {line.partition(": ")[0].rpartition("/")[2]: line.partition(": ")[2] for line in verify(found)}
+        assert set(said) == {"changed", "more", "gone", "hidden"}
+        assert said["more"] == "it did not ship"
+        assert said["gone"] == "it ships and is not there"
+    org = write(tmp_path / "org", "changed", body="Ours.\n").parent
+    assert scan([shipped, Root("org", org)]).skills["changed"].tier == "org"
+    (shipped.path / seal.NAME).unlink()
+    assert names(scan([shipped])) == []
+
+
+def test_tiers_from_anywhere_are_one_library(tmp_path: Path) -> None:
+    def skill(id_: str, tier: str, more: str = "") -> Skill:
+        text = f"---\nname: x\ndescription: x\n{more}---\n{tier}\n"
+        return skill_of(id_, tier, tmp_path, {"SKILL.md": Content(text.encode(), runs=False)})
+
+    builtin = [skill("web", "builtin"), skill("report", "builtin", "alias: figures\n")]
+    org = [skill("Report", "org"), skill("triage", "org", "alias: [sort, web]\n")]
+    channel = [skill("triage", "channel", "alias: sort\n"), skill("w\u0435b", "channel"), skill("new", "channel")]
+    found = resolve([builtin, org, channel], warnings=["before"])
+    assert {one.id: one.tier for one in found.skills.values()} == {
+        "new": "channel",
+        "Report": "org",
+        "triage": "channel",
+        "web": "builtin",
+    }
+    assert [(one.skill.tier, one.by.tier) for one in found.shadowed] == [("builtin", "org"), ("org", "channel")]
+    assert [(fault.kind, fault.tier) for fault in found.faults] == [("look_alike", "channel")]
+    assert found.owners == {"sort": "triage"}
+    assert found.warnings == ("before",)
+    without = resolve([builtin, org])
+    assert (without.skills["triage"].tier, without.number == found.number) == ("org", False)
+    assert without.warnings == ("triage: alias 'web' is the id of another skill",)
 
 
 def test_ids_are_paths_and_two_same_names_live_side_by_side(tmp_path: Path) -> None:
