@@ -86,11 +86,11 @@ class Catalogue:
 
     @property
     def skills(self) -> tuple[Skill, ...]:
-        """In the order of the index."""
+        """All of them, by id."""
         return tuple(self._by_key.values())
 
     def fitting(self, patterns: Sequence[str]) -> tuple[Skill, ...]:
-        """Of these skills the ones whose id fits a pattern, in the order of the index."""
+        """Of these skills the ones whose id fits a pattern, by id."""
         fits = ids.fitting(patterns)
         return tuple(skill for key, skill in self._by_key.items() if fits.fullmatch(key))
 
