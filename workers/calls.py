@@ -15,13 +15,15 @@ from gateway.conversation.claim import Lost
 from gateway.conversation.records import Record
 from gateway.logs import log
 from gateway.shelf.notes import Notes
+from skills import ids
 from skills.arguments import Fitted, fit
 from skills.library import Catalogue
 from workers.context import in_context
 from workers.live import Live
+from workers.loaded import narrowing
 from workers.moves import Pending
 from workers.programs import ProgramTool
-from workers.tools import Call, Tool, ToolError, ToolResult
+from workers.tools import SKILL_TOOLS, Call, Tool, ToolError, ToolResult
 from workers.turn import Turn, stable_key
 
 logger = logging.getLogger(__name__)
@@ -99,6 +101,7 @@ class Calls:
             data |= {"skill": result.skill.id, "bundle": result.skill.hash}
         await self._turn.write(Record("tool_result", self._turn.now_ms(), data), *result.records, finished_step=True)
         self._live.step_done(line, failed=error)
+        self._warn(result.records)
 
     async def _result(self, call: Pending) -> tuple[ToolResult, bool]:
         """What the model gets, and whether it is an error."""
@@ -150,6 +153,8 @@ class Calls:
         tool = self._offered.get(call.name)
         if tool is None:
             return f"There is no tool {call.name!r} here. Tools: {', '.join(sorted(self._offered)) or 'none'}."
+        if narrower := self._narrower(tool):
+            return narrower
         if call.bad_input:
             return f"The arguments could not be read: {call.bad_input}. Send them again as one JSON object."
         if faults := self._fitted(tool, call).faults:
@@ -161,6 +166,39 @@ class Calls:
             )
         return None
 
+    def _narrower(self, tool: Tool) -> str | None:
+        """What a loaded skill has against this tool. Skills only take away: what is not offered was refused before."""
+        if tool.name in SKILL_TOOLS:
+            return None
+        names = _names(tool)
+        for skill, allowed in narrowing(self._turn.stored.history).items():
+            if names.isdisjoint(map(ids.key, allowed)):
+                few = (
+                    ", ".join(one for one in allowed if ids.key(one) in self._all_names())
+                    or "none but those for skills"
+                )
+                return (
+                    f"{tool.name} can't be used while the skill {skill} is loaded, which names the tools that may be: "
+                    f"{few}. When it is done with, put it away with unload_skill."
+                )
+        return None
+
+    def _warn(self, records: Sequence[Record]) -> None:
+        """Names of tools in a skill that say nothing here."""
+        for record in records:
+            tools = record.data.get("tools") if record.type == "skill" else None
+            if unknown := [one for one in tools or () if ids.key(one) not in self._all_names()]:
+                log(
+                    logger,
+                    "allowed-tools names no tool of ours",
+                    level=logging.WARNING,
+                    id=record.data["id"],
+                    names=", ".join(unknown)[:400],
+                )
+
+    def _all_names(self) -> set[str]:
+        return set().union(*map(_names, self._offered.values()))
+
     def _fitted(self, tool: Tool, call: Pending) -> Fitted:
         return fit(tool.input_schema, call.input, self._zone)
 
@@ -171,6 +209,11 @@ class Calls:
             return tool.skill.id
         wanted = call.input.get("name") if call.name == "load_skill" else None
         return str(wanted)[:80] if wanted else call.name
+
+
+def _names(tool: Tool) -> set[str]:
+    """What a skill may call this tool by: its name, and of a program the id of its skill; case makes no difference."""
+    return {ids.key(tool.name), *([ids.key(tool.skill.id)] if isinstance(tool, ProgramTool) else [])}
 
 
 def cut(text: str, limit: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +17,15 @@ from gateway.conversation.records import Record
 from gateway.events import Actor, Event
 from gateway.platforms import Capabilities
 from gateway.store import Store
+from skills.folders import Root, Skill
 from skills.library import scan
 from tests.gateway.conversation.world import now_ms
 from tests.harness.processes import until
-from tests.workers.records import WHERE, answer, use
+from tests.skills.test_library import write
+from tests.workers.records import WHERE, answer, skill, use
 from workers.calls import Calls, cut
 from workers.live import Live
+from workers.loaded import withheld
 from workers.moves import Run, next_move
 from workers.tools import Call, Effect, Outside, Tool, ToolError, ToolResult
 from workers.turn import Turn, begin
@@ -50,11 +54,14 @@ class Hammer:
         self.effect: Effect = effect
         self.ran: list[tuple[Any, str]] = []
         self.does: Callable[[Call], Any] = lambda _: "hit"
+        self.gives: tuple[Record, ...] = ()
+        self.of: Skill | None = None
 
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
         self.ran.append((arguments["times"], call.key))
         done = self.does(call)
-        return ToolResult(await done if asyncio.iscoroutine(done) else done)
+        text = await done if asyncio.iscoroutine(done) else done
+        return ToolResult(text, records=self.gives, skill=self.of)
 
 
 @pytest.fixture
@@ -239,3 +246,71 @@ async def test_past_the_lease_no_tool_is_started(turn: Turn) -> None:
     with pytest.raises(Lost):
         await play(turn, [other])
     assert not other.ran
+
+
+def narrowed(name: str, *tools: str, **more: Any) -> Record:
+    """A skill's text in context that names tools."""
+    return skill("Do it so.", name, tools=list(tools), **more)
+
+
+@pytest.mark.parametrize(
+    ("guidance", "refused_by"),
+    [
+        ([skill("Use all.", "free")], None),
+        ([narrowed("a", "hammer_read")], None),
+        ([narrowed("a", "Hammer_READ", "Bash(git *)")], None),
+        ([narrowed("a", "hammer")], "a"),
+        ([narrowed("a", "hammer_read(x)", "hammer_read*")], "a"),
+        ([narrowed("a")], "a"),
+        ([narrowed("a", "hammer_read"), narrowed("b", "web_fetch")], "b"),
+        ([narrowed("a", "web_fetch"), narrowed("a", "hammer_read", hash="newer")], None),
+        ([narrowed("a", "web_fetch", delivery="next_turn")], None),
+        ([narrowed("a", "web_fetch"), withheld(["a"], "unloaded", at_ms=0)], None),
+        ([narrowed("a", "web_fetch"), Record("cleared", 0)], None),
+    ],
+)
+async def test_a_skill_in_context_narrows_the_tools_to_those_it_names(
+    turn: Turn, guidance: list[Record], refused_by: str | None
+) -> None:
+    tool = Hammer()
+    await turn.write(*guidance)
+    (result,) = await play(turn, [tool], use("t", "hammer_read", times=1))
+    assert bool(tool.ran) == (refused_by is None)
+    if refused_by:
+        assert result.data["error"]
+        assert f"the skill {refused_by} is loaded" in result.data["text"]
+
+
+async def test_tools_about_skills_stay_whatever_is_loaded_and_nothing_is_granted(turn: Turn) -> None:
+    await turn.write(narrowed("a", "web_fetch"))
+    names = ["load_skill", "unload_skill", "find_skills", "read_result", "save_skill_reference"]
+    tools = [Hammer() for _ in names]
+    for tool, name in zip(tools, names, strict=True):
+        tool.name = name
+    results = await play(
+        turn, [*tools], *(use(name, name, times=1) for name in names), use("w", "web_fetch", url="http://x.test")
+    )
+    assert [len(tool.ran) for tool in tools] == [1, 1, 1, 1, 1]
+    assert "There is no tool 'web_fetch'" in results[-1].data["text"]
+
+
+async def test_a_skill_that_a_batch_loads_narrows_the_calls_after_it_and_odd_names_are_logged(
+    turn: Turn, caplog: pytest.LogCaptureFixture
+) -> None:
+    loader, hammer = Hammer(effect="idempotent"), Hammer()
+    loader.name = "load_skill"
+    loader.gives = (narrowed("a", "LOAD_skill", "Bash(git:*)", "Read"),)
+    uses = [use("t", "hammer_read", times=1), use("u", "load_skill", times=1), use("v", "hammer_read", times=2)]
+    results = await play(turn, [loader, hammer], *uses)
+    assert [times for times, _ in hammer.ran] == [1]
+    assert [result.data.get("error", False) for result in results] == [False, False, True]
+    [told] = [one for one in caplog.records if "allowed-tools" in one.getMessage()]
+    assert told.levelname == "WARNING"
+
+
+async def test_a_result_with_a_skills_file_names_the_skill(turn: Turn, tmp_path: Path) -> None:
+    write(tmp_path, "ops/triage")
+    tool = Hammer()
+    [tool.of] = scan([Root("org", tmp_path)]).skills.values()
+    (result,) = await play(turn, [tool], use("t", "hammer_read", times=1))
+    assert (result.data["skill"], result.data["bundle"]) == ("ops/triage", tool.of.hash)
