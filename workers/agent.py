@@ -6,19 +6,23 @@ import asyncio
 import logging
 import random
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 from config.profiles import Profile
 from config.settings import Settings
+from gateway import counts
 from gateway.commands import command_of
 from gateway.conversation.claim import Leaving
 from gateway.conversation.records import Record
 from gateway.events import Event
 from gateway.logs import log
 from gateway.phrases import say
+from gateway.store import Unreachable
 from skills.library import Catalogue
 from skills.programs import Programs
+from workers.breaks import breaks
 from workers.calls import Calls
 from workers.hints import due
 from workers.indexes import FIND, Indexes
@@ -138,6 +142,7 @@ class Agent:
         """One model call. None: no answer this time, look again what to do."""
         await self._wait_for_model(turn)
         hints = due(turn.records, catalogue, turn.now_ms()) if "load_skill" in turn.profile.tools else []
+        broken = breaks(turn.stored.history)
         await turn.write(*hints, Record("call", turn.now_ms(), {"step": step, "turn": turn.id}))
         request = Request(
             model=turn.profile.model or self._settings.model.name,

@@ -149,15 +149,15 @@ class Held:
     """Else it is data, whoever trusts it."""
 
 
-def held(history: Sequence[Record]) -> tuple[Held, ...]:
-    """All of it, each once, guidance first."""
+def held(history: Sequence[Record], *, waiting: bool = True) -> tuple[Held, ...]:
+    """All of it, each once, guidance first. `waiting`: with what comes only with the person's next message."""
     records = in_context(history)
     course = follow(records)
-    waits = [at for each in course.waiting.values() for at in each]
+    waits = [at for each in course.waiting.values() for at in each if waiting]
     texts = (records[at].data for at in sorted([*_in_force(course), *waits]))
     results = (records[at].data for at in course.files if at not in course.withheld)
-    guidance = [Held(data["id"], data.get("bundle", ""), True) for data in texts]
-    files = [Held(data["skill"], data.get("bundle", ""), False) for data in results]
+    guidance = [Held(data["id"], data["bundle"], True) for data in texts]
+    files = [Held(data["skill"], data["bundle"], False) for data in results]
     return tuple(dict.fromkeys([*guidance, *files]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import click
@@ -14,6 +14,7 @@ from config.settings import Settings
 from gateway.cli import Stop, pass_settings
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.overview import Overview, overview
+from gateway.counts import BREAK, counted
 from gateway.embedded import NoServer, redis_url
 from gateway.store import Layout, Unreachable, open_store
 
@@ -27,21 +28,22 @@ WORDS = {"running": "running for", "ready": "ready since", "waiting": "waits for
 def status(settings: Settings, as_json: bool, dead: int) -> None:
     """Show workers, the turns that run, the conversations that wait, and the latest dead letters."""
     try:
-        seen = asyncio.run(_look(settings, dead))
+        seen, counts = asyncio.run(_look(settings, dead))
     except NoServer as error:
         raise Stop(f"{error}.") from None
     except Unreachable as error:
         raise Stop(
             f"Redis does not answer: {str(error).rstrip('.')}. Start it, or correct redis.url (REDIS_URL)."
         ) from None
-    click.echo(json.dumps(asdict(seen), ensure_ascii=False) if as_json else _told(seen))
+    whole = {**asdict(seen), "counts": counts}
+    click.echo(json.dumps(whole, ensure_ascii=False) if as_json else "\n".join([_told(seen), *told_counts(counts)]))
 
 
-async def _look(settings: Settings, dead: int) -> Overview:
+async def _look(settings: Settings, dead: int) -> tuple[Overview, dict[str, int]]:
     layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
     store = open_store(redis_url(settings), layout, timeout_s=settings.redis.timeout_s)
     try:
-        return await overview(Mailbox(store, settings.mailbox), letters=dead)
+        return await overview(Mailbox(store, settings.mailbox), letters=dead), await counted(store)
     finally:
         await store.close()
 
@@ -76,6 +78,15 @@ def _told(seen: Overview) -> str:
         ]
         lines += ["dead letters:", *_table(letters)]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def told_counts(counts: Mapping[str, int]) -> list[str]:
+    """Requests that did not begin with the bytes of the one before, and why: each costs the provider's cache once."""
+    whole = counts.get(BREAK, 0)
+    reasons = [
+        f"{name.removeprefix(f'{BREAK}:')} {number}" for name, number in counts.items() if name.startswith(f"{BREAK}:")
+    ]
+    return [f"requests that broke the prompt cache: {whole} ({', '.join(reasons)})"] if whole else []
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
