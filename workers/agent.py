@@ -144,6 +144,9 @@ class Agent:
         hints = due(turn.records, catalogue, turn.now_ms()) if "load_skill" in turn.profile.tools else []
         broken = breaks(turn.stored.history)
         await turn.write(*hints, Record("call", turn.now_ms(), {"step": step, "turn": turn.id}))
+        if broken:
+            with suppress(Unreachable):  # a figure is not worth a turn
+                await counts.add(turn.mailbox.store, counts.BREAK, *(f"{counts.BREAK}:{why}" for why in broken))
         request = Request(
             model=turn.profile.model or self._settings.model.name,
             system=[{"type": "text", "text": asked.system}],

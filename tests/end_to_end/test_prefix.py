@@ -1,0 +1,83 @@
+"""Requests as received: each begins with the bytes of the one before, and where one does not, that was counted."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import secrets
+from typing import Any
+
+import pytest
+
+from config.profiles import Delivery
+from tests.end_to_end.conftest import Stage
+from tests.harness.fake_model import Asked
+from tests.harness.model_replies import Reply, calls, says
+
+BODY = f"canary-{secrets.token_hex(6)}"
+
+
+def broken(asked: list[Asked]) -> int:
+    """How many requests do not begin with all of the one before, but for the brackets that close its last message."""
+    return sum(not after.body.startswith(before.body[: -len(b"]}]}")]) for before, after in itertools.pairwise(asked))
+
+
+async def counted(stage: Stage) -> dict[str, int]:
+    code, printed = await stage.deskmate.run("status", "--json")
+    assert code == 0, printed
+    counts: dict[str, int] = json.loads(printed.splitlines()[-1])["counts"]
+    return counts
+
+
+def script(*replies: Reply) -> Any:
+    given = iter(replies)
+    return lambda _: next(given)
+
+
+@pytest.mark.parametrize("delivery", ["message", "tool_result", "next_turn"])
+async def test_loads_and_a_steer_only_append_and_each_break_is_counted_once(stage: Stage, delivery: Delivery) -> None:
+    skills = stage.deskmate.folder / "skills"
+    for name in ("one", "two"):
+        (skills / name).mkdir(parents=True)
+        text = f"---\nname: {name}\ndescription: For tests of {name}.\n---\n{BODY} of {name}.\n"
+        (skills / name / "SKILL.md").write_text(text)
+    hold = asyncio.Event()
+    stage.model.answer_with(
+        script(
+            calls("load_skill", {"name": "one"}, hold=hold),
+            calls("load_skill", {"name": "two"}),
+            calls("current_time"),
+            says("first"),
+            calls("load_skill", {"name": "one"}),
+            says("second"),
+            calls("unload_skill", {"name": "two"}),
+            says("third"),
+            says("fourth"),
+        )
+    )
+    profile = {"delivery": delivery, "queue": {"mode": "steer"}, "skills": ["one", "two"]}
+    await stage.start(settings={"skills": {"folder": str(skills)}}, profile=profile)
+    first = await stage.slack.say(stage.hook, "begin")
+    await stage.model.until(lambda: len(stage.model.asked) == 1)
+    await stage.slack.say(stage.hook, "and this too", thread_ts=first.ts)
+    hold.set()
+    await stage.slack.until(lambda: "first" in stage.posts())
+    await stage.slack.say(stage.hook, "again", thread_ts=first.ts)
+    await stage.slack.until(lambda: "second" in stage.posts())
+    assert len(stage.model.asked) == 6
+    assert broken(stage.model.asked) == 0
+    assert await counted(stage) == {}
+    whole = stage.model.asked[-1].body.decode()
+    assert [whole.count(f"{BODY} of {name}.") for name in ("one", "two")] == [1, 1]
+
+    await stage.slack.say(stage.hook, "put it away", thread_ts=first.ts)
+    await stage.slack.until(lambda: "third" in stage.posts())
+    assert f"{BODY} of two." not in stage.model.asked[-1].body.decode()
+    assert await counted(stage) == {"break": 1, "break:unloaded": 1}
+    await stage.slack.say(stage.hook, "/new", thread_ts=first.ts)
+    await stage.slack.say(stage.hook, "from the start", thread_ts=first.ts)
+    await stage.slack.until(lambda: "fourth" in stage.posts())
+    assert BODY not in stage.model.asked[-1].body.decode()
+    assert await counted(stage) == {"break": 2, "break:unloaded": 1, "break:cleared": 1}
+    assert broken(stage.model.asked) == 2
