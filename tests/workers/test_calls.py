@@ -314,3 +314,22 @@ async def test_a_result_with_a_skills_file_names_the_skill(turn: Turn, tmp_path:
     [tool.of] = scan([Root("org", tmp_path)]).skills.values()
     (result,) = await play(turn, [tool], use("t", "hammer_read", times=1))
     assert (result.data["skill"], result.data["bundle"]) == ("ops/triage", tool.of.hash)
+
+
+async def test_a_tool_hears_where_and_for_whom_it_runs_and_the_model_says_nothing_of_it(turn: Turn) -> None:
+    tool = Hammer()
+    heard: list[Call] = []
+
+    def listen(call: Call) -> str:
+        heard.append(call)
+        return "hit"
+
+    tool.does = listen
+    await play(turn, [tool], use("t1", tool.name, times=1))
+
+    (call,) = heard
+    assert (call.conversation, call.channel) == (WHERE.id, WHERE.channel_id)
+    assert call.room == f"{WHERE.connection}/{WHERE.channel}"
+    assert call.actor == Actor("u")
+    assert call.notes is not None
+    assert await call.notes.read(call.channel, "web", "references/a.md") == ()

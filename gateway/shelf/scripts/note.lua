@@ -4,6 +4,7 @@
 --   file:<place>  ids of a file's notes, in the order in which they came to count (<place> is <skill>:<file>)
 --   files:<skill> its files with notes, and what their names look like
 --   sizes         bytes of the notes of each place, or more: those that ended since still count
+--   ending        places with notes that have an end: elsewhere sizes are exact
 --   waiting, kept ids of the notes that wait for an approver, and of those that count, by time
 -- Limits are JSON: characters, file_bytes, waiting, files, notes, overwrites, remember_ms.
 local order = text(time[1] * 1000000 + time[2]) -- several can come in one millisecond
@@ -62,6 +63,20 @@ local function standing(N, at)
   return found, bytes
 end
 
+-- The last of them, or nothing.
+local function newest(N, at)
+  for i = -1, -redis.call('LLEN', N .. 'file:' .. at), -1 do
+    local id = redis.call('LINDEX', N .. 'file:' .. at, i)
+    if not has_ended(field(N, id, 'until')) then
+      return id
+    end
+    if field(N, id, 'overwrite') == '1' then
+      return nil
+    end
+  end
+  return nil
+end
+
 -- What an approver saw that a note would take the place of.
 local function replaced_now(N, at)
   return redis.sha1hex(table.concat((standing(N, at)), ' '))
@@ -97,9 +112,13 @@ end
 -- Those that have ended are forgotten, and the size is exact again.
 local function tidy(N, skill, file, L)
   local at = skill .. ':' .. file
+  redis.call('SREM', N .. 'ending', at)
   for _, id in ipairs(redis.call('LRANGE', N .. 'file:' .. at, 0, -1)) do
-    if field(N, id, 'state') == 'kept' and has_ended(field(N, id, 'until')) then
+    local till = field(N, id, 'until')
+    if field(N, id, 'state') == 'kept' and has_ended(till) then
       close(N, id, 'expired', L)
+    elseif till ~= '' then
+      redis.call('SADD', N .. 'ending', at)
     end
   end
   local _, bytes = standing(N, at)
@@ -112,9 +131,18 @@ local function tidy(N, skill, file, L)
   return bytes
 end
 
+local function state_now(N, id, L)
+  if has_ended(field(N, id, 'until')) then
+    tidy(N, field(N, id, 'skill_key'), field(N, id, 'file_key'), L)
+  end
+  return field(N, id, 'state')
+end
+
 local function tidy_files(N, skill, L)
   for _, file in ipairs(redis.call('HKEYS', N .. 'files:' .. skill)) do
-    tidy(N, skill, file, L)
+    if redis.call('SISMEMBER', N .. 'ending', skill .. ':' .. file) == 1 then
+      tidy(N, skill, file, L)
+    end
   end
 end
 
@@ -140,7 +168,7 @@ local function no_room(N, skill, file, looks, bytes, overwrite, L)
   local function is_over()
     return used + bytes > L.file_bytes or redis.call('LLEN', N .. 'file:' .. at) >= L.notes
   end
-  if is_over() then
+  if is_over() and redis.call('SISMEMBER', N .. 'ending', at) == 1 then
     local exact = tidy(N, skill, file, L)
     used = overwrite and 0 or exact
   end
@@ -149,8 +177,11 @@ end
 
 -- It counts from now on.
 local function join(N, id, L)
-  local h = redis.call('HMGET', N .. 'note:' .. id, 'skill_key', 'file_key', 'looks', 'bytes', 'overwrite')
+  local h = redis.call('HMGET', N .. 'note:' .. id, 'skill_key', 'file_key', 'looks', 'bytes', 'overwrite', 'until')
   local at = h[1] .. ':' .. h[2]
+  if h[6] ~= '' then
+    redis.call('SADD', N .. 'ending', at)
+  end
   redis.call('HSET', N .. 'note:' .. id, 'state', 'kept')
   redis.call('ZREM', N .. 'waiting', id)
   redis.call('ZADD', N .. 'kept', order, id)

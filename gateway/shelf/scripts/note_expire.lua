@@ -4,10 +4,10 @@ local N, id, L, change = scope_of(ARGV[1]), ARGV[2], cjson.decode(ARGV[3]), ARGV
 if field(N, id, 'change') == change then
   return {'OK', note(N, id)}
 end
-local before = field(N, id, 'until')
-if field(N, id, 'state') ~= 'kept' or has_ended(before) then
+if state_now(N, id, L) ~= 'kept' then
   return {'DECIDED', note(N, id)}
 end
+local before = field(N, id, 'until')
 audit(ARGV[4], 'until ' .. before, 'until ' .. ARGV[6])
 redis.call('HSET', N .. 'note:' .. id, 'change', change, 'until', ARGV[6])
 tidy(N, field(N, id, 'skill_key'), field(N, id, 'file_key'), L)

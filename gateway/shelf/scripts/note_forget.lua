@@ -4,7 +4,7 @@ local N, id, L, change = scope_of(ARGV[1]), ARGV[2], cjson.decode(ARGV[3]), ARGV
 if field(N, id, 'change') == change then
   return {'OK', note(N, id)}
 end
-if field(N, id, 'state') ~= ARGV[6] or has_ended(field(N, id, 'until')) then
+if state_now(N, id, L) ~= ARGV[6] then
   return {'DECIDED', note(N, id)}
 end
 local before = described(N, id)

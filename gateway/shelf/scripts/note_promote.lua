@@ -4,7 +4,7 @@ local A = scope_of('all')
 if field(A, id, 'promotion') == change then
   return {'OK', note(A, id)}
 end
-if field(N, id, 'state') ~= 'kept' or has_ended(field(N, id, 'until')) then
+if state_now(N, id, L) ~= 'kept' then
   return {'DECIDED', note(N, id)}
 end
 local h = redis.call('HMGET', N .. 'note:' .. id, 'skill_key', 'file_key', 'looks', 'bytes')

@@ -14,9 +14,9 @@ end
 local inside = wanted == '' and '' or wanted .. '/'
 for _, N in ipairs(scopes) do
   for _, file in ipairs(redis.call('HKEYS', N .. 'files:' .. skill)) do
-    local ids = string.sub(file, 1, #inside) == inside and standing(N, skill .. ':' .. file) or {}
-    if #ids > 0 then
-      local last = note(N, ids[#ids])
+    local id = string.sub(file, 1, #inside) == inside and newest(N, skill .. ':' .. file)
+    if id then
+      local last = note(N, id)
       for i = 1, #last, 2 do
         if last[i] == 'text' then
           last[i + 1] = ''

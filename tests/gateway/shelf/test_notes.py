@@ -40,6 +40,17 @@ async def texts(notes: Notes, channel: str = OPS, file: str = FORUM, skill: str 
     return [note.text for note in await notes.read(channel, skill, file)]
 
 
+async def until_read(notes: Notes, wanted: list[str]) -> None:
+    async with asyncio.timeout(5):
+        while await texts(notes) != wanted:
+            await asyncio.sleep(0.01)
+
+
+async def server_ms(store: Store) -> int:
+    seconds, us = await store.redis.time()
+    return int(seconds) * 1_000 + int(us) // 1_000
+
+
 async def audit(store: Store) -> list[dict[str, Any]]:
     lines: Any = await store.redis.xrange(f"{store.layout.skills_root}:audit")
     return [
@@ -87,6 +98,7 @@ async def test_of_a_rejected_note_nothing_is_left_in_redis(notes: Notes, store: 
 
     assert await texts(notes) == []
     assert await everything(store, "canary-4711") == []
+    assert await notes.list(OPS, "waiting") == ()
     assert (await notes.find(OPS, waiting.code)).state == "rejected"
     with pytest.raises(Decided):
         await notes.approve(a_change("late"), waiting.code)
@@ -147,6 +159,7 @@ async def test_a_reverted_note_is_gone_and_the_others_stay(notes: Notes, store: 
     await notes.revert(a_change("revert"), bad.code)
 
     assert await texts(notes) == ["stays"]
+    assert [note.text for note in await notes.list(OPS, "kept")] == ["stays"]
     assert await everything(store, "canary-4712") == []
     with pytest.raises(Decided):
         await notes.revert(a_change("once more"), bad.code)
@@ -164,22 +177,46 @@ async def test_a_file_whose_only_note_was_reverted_has_none_and_takes_new_ones(n
 async def test_a_note_ends_at_its_time_by_the_clock_of_the_server(notes: Notes, store: Store) -> None:
     await keep(notes, "stays")
     short = await keep(notes, "canary-4713")
-    seconds, us = await store.redis.time()
-    now_ms = seconds * 1_000 + us // 1_000
+    now_ms = await server_ms(store)
 
     await notes.expire(a_change("later"), short.code, now_ms + 3_600_000)
     assert await texts(notes) == ["stays", "canary-4713"]
     await notes.expire(a_change("never"), short.code, None)
     assert (await notes.find(OPS, short.code)).until_ms is None
-    await notes.expire(a_change("soon"), short.code, now_ms + 150)
-    async with asyncio.timeout(5):
-        while await texts(notes) != ["stays"]:
-            await asyncio.sleep(0.01)
-    seconds, us = await store.redis.time()
-    assert seconds * 1_000 + us // 1_000 >= now_ms + 150
+    await notes.expire(a_change("soon"), short.code, now_ms + 100)
+    await until_read(notes, ["stays"])
+    assert await server_ms(store) >= now_ms + 100
 
     await notes.revert(a_change("any change tidies"), (await notes.list(OPS, "kept"))[0].code)
     assert await everything(store, "canary-4713") == []
+
+
+async def test_what_has_ended_is_changed_no_more(notes: Notes, store: Store) -> None:
+    short = await keep(notes, "short")
+    await notes.expire(a_change("soon"), short.code, await server_ms(store) + 20)
+    await until_read(notes, [])
+
+    for decided in (
+        notes.revert(a_change("revert"), short.code),
+        notes.expire(a_change("expire"), short.code, None),
+        notes.promote(a_change("promote"), short.code),
+    ):
+        with pytest.raises(Decided) as ended:
+            await decided
+        assert ended.value.note.state == "expired"
+
+
+async def test_what_waits_is_neither_reverted_nor_promoted_nor_given_an_end(notes: Notes) -> None:
+    asked = (await wait(notes, "one")).note
+
+    for decided in (
+        notes.revert(a_change("revert"), asked.code),
+        notes.expire(a_change("expire"), asked.code, 1),
+        notes.promote(a_change("promote"), asked.code),
+    ):
+        with pytest.raises(Decided):
+            await decided
+    assert await texts(notes) == []
 
 
 async def test_what_a_note_replaced_does_not_come_back_at_its_end(notes: Notes, store: Store) -> None:
@@ -211,6 +248,29 @@ async def test_a_promoted_note_is_read_once_in_every_channel(notes: Notes) -> No
     await notes.revert(a_change("revert", channel=DEV), everywhere.code)
     assert await texts(notes) == ["for us"]
     assert await texts(notes, DEV) == []
+
+
+async def test_a_promoted_note_replaces_nothing_in_other_channels(notes: Notes) -> None:
+    first = await keep(notes, "first", channel=DEV)
+    await notes.promote(a_change("promote", channel=DEV), first.code)
+    await keep(notes, "replaced")
+    second = await keep(notes, "second", overwrite=True)
+
+    await notes.promote(a_change("promote"), second.code)
+
+    assert await texts(notes) == await texts(notes, DEV) == ["first", "second"]
+
+
+async def test_limits_hold_for_what_is_promoted(store: Store) -> None:
+    notes = Notes(store, Limits(file_bytes=100))
+    for channel in (DEV, OPS):
+        note = await keep(notes, "a" * 60, channel=channel)
+        if channel == OPS:
+            with pytest.raises(Full, match="up to 100 bytes"):
+                await notes.promote(a_change("promote"), note.code)
+        else:
+            await notes.promote(a_change("promote", channel=DEV), note.code)
+    assert await texts(notes) == ["a" * 60] * 2
 
 
 async def test_no_channel_finds_reads_lists_or_changes_what_is_anothers(notes: Notes) -> None:
@@ -278,10 +338,15 @@ async def test_the_same_call_again_is_the_same_note_and_one_line_of_the_audit_lo
         await notes.approve(a_change("approve"), first.note.code)
     assert (await wait(notes, "one")).note.state == "kept"
     for _ in range(2):
-        await notes.revert(a_change("revert"), first.note.code)
+        await notes.expire(a_change("expire"), first.note.code, 4_000_000_000_000)
+    for _ in range(2):
+        everywhere = await notes.promote(a_change("promote"), first.note.code)
+    for _ in range(2):
+        await notes.revert(a_change("revert"), everywhere.code)
 
     assert await texts(notes) == []
-    assert [line["what"] for line in await audit(store)] == ["note save", "note approve", "note revert"]
+    steps = ["save", "approve", "expire", "promote", "revert"]
+    assert [line["what"] for line in await audit(store)] == [f"note {step}" for step in steps]
 
 
 async def test_each_change_has_its_line_with_who_where_what_and_why(notes: Notes, store: Store) -> None:
@@ -346,6 +411,31 @@ async def test_the_room_of_notes_that_ended_is_free_again(store: Store) -> None:
     await keep(notes, "d" * 60)
 
     assert await texts(notes) == ["c" * 40, "d" * 60]
+
+
+async def test_what_ends_by_itself_makes_room_too(store: Store) -> None:
+    notes = Notes(store, Limits(file_bytes=100, files=1))
+    short = await keep(notes, "a" * 60)
+    await notes.expire(a_change("soon"), short.code, await server_ms(store) + 20)
+    await until_read(notes, [])
+
+    last = await keep(notes, "b" * 100)
+    await notes.expire(a_change("soon too"), last.code, await server_ms(store) + 20)
+    await until_read(notes, [])
+    await keep(notes, "c", file="references/other.md")
+    assert [note.file for note in await notes.read(OPS, "web-access", "")] == ["references/other.md"]
+
+
+async def test_what_ends_everywhere_makes_room_everywhere(store: Store) -> None:
+    notes = Notes(store, Limits(file_bytes=100))
+    short = await keep(notes, "a" * 60)
+    await notes.expire(a_change("soon"), short.code, await server_ms(store) + 50)
+    await notes.promote(a_change("promote"), short.code)
+    await until_read(notes, [])
+
+    long = await keep(notes, "b" * 60)
+    await notes.promote(a_change("promote this"), long.code)
+    assert await texts(notes, DEV) == ["b" * 60]
 
 
 async def test_of_many_that_race_for_the_last_bytes_as_many_are_stored_as_fit(store: Store) -> None:
