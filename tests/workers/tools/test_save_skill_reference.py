@@ -11,7 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from config.profiles import Profile
+import config
+from config.profiles import Profile, read_profiles
 from config.settings import Settings
 from gateway.events import Actor
 from gateway.shelf.notes import Change, Limits, Notes
@@ -24,6 +25,7 @@ from workers.tools.load_skill import Tool as LoadSkill
 from workers.tools.save_skill_reference import Tool
 
 OPS = "o" * 26
+PROFILES = Path(config.__file__).parent / "profiles"
 FORUM = "references/sites/forum.pages.test.md"
 
 
@@ -205,3 +207,10 @@ async def test_the_same_call_again_asks_once(ops: Channel) -> None:
         await Tool(ops.outside).run({"name": "web", "file": FORUM, "content": "- tried"}, call)
 
     assert len(await ops.notes.list(OPS, "waiting")) == 1
+
+
+def test_no_shipped_profile_has_the_pen() -> None:
+    shipped = read_profiles([PROFILES]).profiles
+
+    assert {"default", "wechat", "eval"} <= shipped.keys()
+    assert not [name for name, profile in shipped.items() if Tool.name in profile.tools]
