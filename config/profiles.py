@@ -38,8 +38,14 @@ def _time_zone(name: str) -> str:
     return name
 
 
+def may_be_granted(name: str) -> bool:
+    """Whether a program can ever get the variable of this name."""
+    ours = name in ENVIRONMENT_DEFAULTS.values()
+    return not ours and not _STEERS.fullmatch(name) and re.fullmatch(r"[A-Z][A-Z0-9_]*", name) is not None
+
+
 def _variable(name: str) -> str:
-    if _STEERS.fullmatch(name) or name in ENVIRONMENT_DEFAULTS.values() or not re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
+    if not may_be_granted(name):
         raise PydanticCustomError("own_variable", "not a variable for programs")
     return name
 

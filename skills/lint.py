@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from skills import contents, danger, document, folders, ids, overlap, parts, schema_advice, schemas
+from skills import contents, danger, document, env_advice, folders, ids, overlap, parts, paths, schema_advice, schemas
 from skills.contents import Changed
 from skills.findings import Finding
 from skills.folders import MAIN, PROGRAM, Fault, Reading, Root, Skill
@@ -83,12 +83,12 @@ class Verdict:
         }  # fmt: skip
 
 
-def lint(paths: Sequence[Path], body_max_bytes: int = BODY_MAX_BYTES) -> list[Verdict]:
-    """Everything at `paths`: a skill's folder, its SKILL.md, or a folder in which skills lie.
+def lint(places: Sequence[Path], body_max_bytes: int = BODY_MAX_BYTES) -> list[Verdict]:
+    """Everything at `places`: a skill's folder, its SKILL.md, or a folder in which skills lie.
 
     All that is given is compared with each other. Raises `FileNotFoundError` for a path that is not there.
     """
-    readings = [(path, reading) for path in paths for reading in _readings(path)]
+    readings = [(path, reading) for path in places for reading in _readings(path)]
     skills = [(path, reading.skill) for path, reading in readings if reading.skill]
     others = _neighbours([skill for _, skill in skills])
     verdicts: list[Verdict] = []
@@ -112,6 +112,8 @@ def inspect(skill: Skill, body_max_bytes: int = BODY_MAX_BYTES) -> Iterator[Find
     yield from _description(skill)
     yield from _body(skill, body_max_bytes)
     yield from _program(skill)
+    yield from env_advice.inspect(skill)
+    yield from (Finding("paths_form", f"paths: {fault}") for fault in paths.faults(skill.head))
     yield from scan(skill)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from typing import Final, Literal
 
@@ -41,8 +41,9 @@ _ONLY: Final = tuple(
         rf"(?:仅限|仅支持|只支持|仅适用于|只能在)\s*{_LIST}(?:\s*上?(?:运行|使用))?",
     )
 )
+_NUMBER: Final = r"\d{1,6}(?:\.\d{1,6}){0,3}"
 _VERSION: Final = re.compile(
-    rf"{_NEED}?(?P<what>python|deskmate)\s*(?:(?:>=|≥)\s*(?P<least>\d+(?:\.\d+)*)|(?P<same>\d+(?:\.\d+)*)\s*{_UP})"
+    rf"{_NEED}?(?P<what>python|deskmate)\s*(?:(?:>=|≥)\s*(?P<least>{_NUMBER})|(?P<same>{_NUMBER})\s*{_UP})"
 )
 _SENTENCE: Final = re.compile(r"[;；。\n]|\.(?=\s|\Z)")
 _CLAUSE: Final = re.compile(r"[,，、&]|\band\b(?!\s+(?:newer|later|higher|above|up)\b)|和|以及|\((?:[^()]*)\)")
@@ -74,15 +75,16 @@ class Machine:
 
     system: str
     """`Linux`, `macOS` or `Windows`."""
-    versions: Mapping[str, str]
-    """Of `python` and `deskmate`."""
+    python: str
+    """Its version, as is that of `deskmate`."""
+    deskmate: str
 
 
 @cache
 def this_machine() -> Machine:
     """The one that runs this."""
     system = {"Darwin": "macOS"}.get(platform.system(), platform.system())
-    return Machine(system, {"python": platform.python_version(), "deskmate": metadata.version("deskmate")})
+    return Machine(system, platform.python_version(), metadata.version("deskmate"))
 
 
 def unmet(
@@ -97,10 +99,17 @@ def unmet(
             return Unmet("not_granted", name)
         if name not in present_env:
             return Unmet("not_set", name)
-    return next(_incompatible(folded(head.text("compatibility")), machine or this_machine()), None)
+    text = head.text("compatibility")
+    return _incompatible(text, machine or this_machine()) if text else None
 
 
-def _incompatible(text: str, machine: Machine) -> Iterator[Unmet]:
+@lru_cache(maxsize=16_384)
+def _incompatible(text: str, machine: Machine) -> Unmet | None:
+    """What a text demands that this machine is not. Kept, since it is asked of each skill wherever one may be loaded."""
+    return next(_demands(folded(text), machine), None)
+
+
+def _demands(text: str, machine: Machine) -> Iterator[Unmet]:
     names_ours = any(_SYSTEMS[one] == machine.system for one in _systems(text)) or _EVERYWHERE.search(text)
     for sentence in _SENTENCE.split(text):
         clauses = [clause.strip() for clause in _CLAUSE.split(sentence) if clause.strip()]
@@ -113,9 +122,9 @@ def _incompatible(text: str, machine: Machine) -> Iterator[Unmet]:
                 yield Unmet("system", " or ".join(wanted), machine.system)
             if found := _VERSION.fullmatch(clause):
                 least, what = found["least"] or found["same"], found["what"]
-                if _numbers(machine.versions[what]) < _numbers(least):
-                    name = {"python": "Python"}.get(what, what)
-                    yield Unmet("version", f"{name} {least} or newer", machine.versions[what])
+                name, ours = ("Python", machine.python) if what == "python" else (what, machine.deskmate)
+                if _numbers(ours) < _numbers(least):
+                    yield Unmet("version", f"{name} {least} or newer", ours)
 
 
 def _systems(text: str) -> list[str]:
@@ -129,7 +138,7 @@ def _without_plain_or(sentence: str) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """`3.9` is less than `3.10`, and the same as `3.9.0`."""
-    numbers = [int(one) for one in re.match(r"\d+(?:\.\d+)*|", version)[0].split(".") if one]  # type: ignore[index]
+    numbers = [int(one) for one in re.findall(r"\d+", version)]
     while numbers and not numbers[-1]:
         numbers.pop()
     return tuple(numbers)

@@ -265,3 +265,40 @@ def test_a_folder_that_is_no_skill_says_why_and_stops_no_other(tmp_path: Path) -
     (tmp_path / "small/skill.md").write_text("x")
     told = {verdict.id: verdict.reason for verdict in lint([tmp_path])}
     assert told == {"broken": "unclosed_frontmatter", "good": None, "small": "misplaced"}
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        ("[METRICS_TOKEN]", []),
+        ("METRICS_TOKEN, REGION", []),
+        ("{METRICS_TOKEN: x}", ["env should be a list of names such as METRICS_TOKEN"]),
+        ("[[A]]", ["env should be a list of names such as METRICS_TOKEN"]),
+        ("[token]", ["env: 'token' can't be granted to any program, so this skill is never in force"]),
+        ("[LD_PRELOAD]", ["env: 'LD_PRELOAD' can't be granted to any program, so this skill is never in force"]),
+    ],
+)
+def test_variables_that_no_program_can_get_are_told(tmp_path: Path, env: str, told: list[str]) -> None:
+    folder = write(tmp_path, "expense-report", description=GOOD, body=BODY, more=f"env: {env}\n")
+    assert [(one.kind, one.text) for one in only(folder).findings] == [("env_form", text) for text in told]
+
+
+def test_variables_that_a_program_reads_and_does_not_ask_for_are_told(tmp_path: Path) -> None:
+    folder = program(tmp_path, {})
+    (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text().replace("returns:", "env: [ASKED]\nreturns:"))
+    (folder / "main.py").write_text(
+        "import os\n\ndef run(params):\n"
+        "    return os.environ['ASKED'] + os.environ.get('HOME', '') + os.getenv(\"TOKEN\") + os.environ['KEY_2']\n"
+    )
+    told = {(one.kind, one.file, one.line, one.text) for one in only(folder).findings}
+    assert told == {
+        ("env_undeclared", "main.py", 4, f"reads {name}, which `env` does not ask for: it is not there when it runs")
+        for name in ("TOKEN", "KEY_2")
+    }
+
+
+def test_patterns_of_files_that_fit_nothing_are_told(tmp_path: Path) -> None:
+    folder = write(tmp_path, "expense-report", description=GOOD, body=BODY, more='paths: ["*.csv", "*.{a,b}"]\n')
+    [finding] = only(folder).findings
+    assert finding.kind == "paths_form"
+    assert finding.text == "paths: '*.{a,b}': braces stand for themselves; write an entry for each"
