@@ -27,6 +27,7 @@ from gateway.connections import adapters
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Event
 from gateway.feed import Feed
+from gateway.files import Files
 from gateway.intake import Intake
 from gateway.logs import log
 from gateway.patience import Patience
@@ -88,7 +89,7 @@ async def open_parts(loaded: Loaded, redis_url: str, rq_url: str) -> Parts:
         bell=bell,
         feed=feed,
         http=http,
-        adapters=adapters(loaded, Outside(http, feed)),
+        adapters=adapters(loaded, Outside(http, feed, Files(store), settings.tools.web_fetch)),
         intake=Intake(mailbox, bell, Watched(loaded)),
     )
 

@@ -39,6 +39,8 @@ class Attachment:
     mime: str
     size_bytes: int
     fetch: dict[str, Any] = field(default_factory=dict)
+    content: bytes = field(default=b"", repr=False)
+    """What came with the message itself, from `parse` until `gateway.files` has put it away; it is never dumped."""
 
 
 @dataclass(frozen=True, slots=True)

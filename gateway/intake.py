@@ -13,6 +13,7 @@ from gateway.bell import Bell
 from gateway.commands import command_of, find
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Event
+from gateway.files import Files
 from gateway.logs import log_soon
 from gateway.store import Unreachable
 
@@ -35,6 +36,7 @@ class Intake:
         self._mailbox = mailbox
         self._bell = bell
         self._watched = watched
+        self._files = Files(mailbox.store)
 
     async def receive(self, events: Sequence[Event]) -> list[Received]:
         """Put the events of one delivery into their mailboxes, in their order. Raises `Unreachable`.
@@ -64,6 +66,7 @@ class Intake:
             reason = "" if follows else "not addressed"
         if reason:
             return Received("ignored", reason)
+        event = await self._files.put_away(event)
         command = command_of(event)
         known = find(command[0]) if command else None
         accepted = await self._mailbox.accept(

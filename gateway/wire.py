@@ -191,10 +191,12 @@ async def call(
     timeout_s: float,
     params: Mapping[str, str] | None = None,
     body: bytes | None = None,
+    max_bytes: int = ANSWER_MAX_BYTES,
 ) -> Answer | Outcome:
     """One request, no redirect followed: a credential goes where it was meant to go and nowhere else.
 
-    `transient`: it certainly never left. `ambiguous`: it may have been taken, the answer did not come back whole.
+    `transient`: it certainly never left. `ambiguous`: it may have been taken, the answer did not come back whole, or
+    has more than `max_bytes`.
     """
     timeout = aiohttp.ClientTimeout(total=timeout_s, connect=timeout_s / 2)
     try:
@@ -204,8 +206,8 @@ async def call(
             received = bytearray()
             async for chunk in response.content.iter_chunked(65_536):
                 received += chunk
-                if len(received) > ANSWER_MAX_BYTES:
-                    return Outcome("ambiguous", detail=f"answer of more than {ANSWER_MAX_BYTES} bytes")
+                if len(received) > max_bytes:
+                    return Outcome("ambiguous", detail=f"answer of more than {max_bytes} bytes")
             return Answer(response.status, response.headers, bytes(received))
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
         return Outcome("transient", detail=f"not reached ({type(error).__name__})")

@@ -18,6 +18,7 @@ from gateway import platforms
 from gateway.connections import adapters
 from gateway.conversation.mailbox import Mailbox
 from gateway.feed import Feed
+from gateway.files import Files
 from gateway.logs import log
 from gateway.serving import refuse_unfit
 from gateway.store import Layout, Store, Unreachable, open_store
@@ -57,7 +58,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
                 worker=worker,
                 watched=Watched(loaded),
                 mailbox=mailbox,
-                adapters=adapters(loaded, platforms.Outside(http, feed)),
+                adapters=adapters(loaded, platforms.Outside(http, feed, Files(store), settings.tools.web_fetch)),
                 agent=Agent(settings, model, load_tools(Outside(settings, http)), programs),
                 shelf=shelf,
             )

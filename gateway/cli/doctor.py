@@ -30,6 +30,7 @@ from gateway.connections import Opened, open_connections
 from gateway.conversation.mailbox import Mailbox
 from gateway.embedded import NoServer, find_program, redis_url, socket_path, socket_url
 from gateway.feed import Feed
+from gateway.files import Files
 from gateway.inventory import load_checked
 from gateway.machine import Machine, PortTaken, free_port, reachable
 from gateway.noted import noted_address
@@ -241,7 +242,7 @@ async def _outside(settings: Settings, url: str | None) -> AsyncIterator[tuple[S
     feed = Feed(store)
     try:
         async with aiohttp.ClientSession(trust_env=False) as http:
-            yield store, Outside(http, feed)
+            yield store, Outside(http, feed, Files(store))
     finally:
         await feed.close()
         await store.close()

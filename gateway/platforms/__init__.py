@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from multidict import CIMultiDict
 
+from config.settings import WebFetchSettings
+
 if TYPE_CHECKING:
     import aiohttp
 
     from config.settings import Section
     from gateway.conversation.key import ConversationKey
-    from gateway.events import Actor, Event, ReplyHandle
+    from gateway.events import Actor, Attachment, Event, ReplyHandle
     from gateway.feed import Feed
+    from gateway.files import Files
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +178,10 @@ class Adapter(Protocol):
         """With `stream` = snapshot: the answer so far, whole. A failure is no matter: the reply follows."""
         ...
 
+    async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
+        """A file that came with an event. Raises `NotDownloaded`, for a longer one as well."""
+        ...
+
     async def identity(self) -> Actor:
         """Who we are there. Raises `ConnectionRefused` with a reason that helps the operator."""
         ...
@@ -182,6 +189,10 @@ class Adapter(Protocol):
 
 class ConnectionRefused(Exception):
     """The platform does not take our credentials, or can't be reached."""
+
+
+class NotDownloaded(Exception):
+    """There is no such file for us now. `str()` says why, for whoever wanted it: `it has 9 bytes, allowed are 8`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +212,10 @@ class Outside:
     http: aiohttp.ClientSession
     feed: Feed
     """Live text for open pages; only the built-in page's platform writes it."""
+    files: Files
+    """Attached files that came with their message, or were left on the page."""
+    fetching: WebFetchSettings = field(default_factory=WebFetchSettings)
+    """The rules for addresses that came from outside."""
 
 
 class Platform(Protocol):

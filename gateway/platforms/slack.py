@@ -21,12 +21,14 @@ from gateway import mrkdwn
 from gateway.conversation.key import ConversationKey, key_of
 from gateway.events import Actor, Attachment, Event, ReplyHandle
 from gateway.markdown import split
+from gateway.net import REDIRECTS
 from gateway.platforms import (
     Address,
     Capabilities,
     ConnectionRefused,
     HttpReply,
     Malformed,
+    NotDownloaded,
     Outbound,
     Outcome,
     OutcomeKind,
@@ -61,9 +63,13 @@ cut in two, so that one limit is safe for both, and a streamed message can be ed
 METADATA_TYPE: Final = "deskmate_reply"
 IN_THREAD: Final = "in_thread"
 """In `Event.extra`: what is answered stands in a thread that others see as one."""
+DOWNLOAD_S: Final = 30.0
+"""The longest that one file may take."""
+REDIRECTS_MAX: Final = 3
 PAGES_MAX: Final = 10
 """How far `find` looks: pages of 100 messages since the send."""
 
+_FILES_AT: Final = re.compile(r"https://(?:[a-z0-9-]+\.)*slack(?:-files)?\.com:443", re.ASCII)
 _SIGNATURE: Final = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _TS: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?", re.ASCII)
@@ -265,6 +271,34 @@ class Adapter:
 
     async def show(self, to: Address, text: str, steps: Sequence[StepLine]) -> None:
         """Nothing: a growing answer is shown by `send` and `edit`."""
+
+    async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
+        """With the bot's token, which leaves for Slack's hosts only, whatever a redirect says."""
+        where = text_of(attachment.fetch.get("url"))
+        if not where:
+            raise NotDownloaded("Slack gives no address for it")
+        if attachment.size_bytes > max_bytes:
+            raise NotDownloaded(f"it has {attachment.size_bytes} bytes, allowed are {max_bytes}")
+        for _ in range(REDIRECTS_MAX + 1):
+            url = self._file_url(where)
+            headers = {"Authorization": f"Bearer {self._token}"}
+            answer = await call(self._http, "GET", url, headers=headers, timeout_s=DOWNLOAD_S, max_bytes=max_bytes)
+            if isinstance(answer, Outcome):
+                raise NotDownloaded(f"Slack did not give it: {answer.detail}")
+            if answer.status not in REDIRECTS:
+                return _file_of(answer, attachment)
+            where = _joined(url, answer.headers.get("Location", ""))
+        raise NotDownloaded(f"more than {REDIRECTS_MAX} redirects")
+
+    def _file_url(self, where: str) -> URL:
+        """An address that may see the token."""
+        try:
+            place = origin(where)
+        except ValueError as error:
+            raise NotDownloaded(f"it has no address of Slack's: {error}") from None
+        if place != origin(self._settings.api_base) and not _FILES_AT.fullmatch(place):
+            raise NotDownloaded(f"its address leads to {place}, which is not Slack's")
+        return URL(where)
 
     async def identity(self) -> Actor:
         outcome, answer = await self._post("auth.test", {})
@@ -482,6 +516,26 @@ def _attachment(file: Mapping[str, Any]) -> Attachment:
         size_bytes=size_of(file.get("size")),
         fetch={"id": text_of(file.get("id")), "url": url} if url else {},
     )
+
+
+def _joined(here: URL, location: str) -> str:
+    try:
+        return str(here.join(URL(location)))
+    except ValueError:
+        raise NotDownloaded("a redirect to something that is no address") from None
+
+
+def _file_of(answer: Answer, attachment: Attachment) -> bytes:
+    """The file, if it is that and not the page for a login, which comes with a 200 where a token lacks the right."""
+    if answer.status == 404:
+        raise NotDownloaded("it is not there any more")
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    # A page of HTML that somebody attached is as long as was said; the login is not.
+    if answer.status == 200 and kind == "text/html" and len(answer.body) != attachment.size_bytes:
+        raise NotDownloaded("Slack sent a login page in its place; the app needs the scope files:read")
+    if answer.status != 200:
+        raise NotDownloaded(f"Slack did not give it: status {answer.status}")
+    return answer.body
 
 
 def _thread_ts(conversation: ConversationKey) -> str:

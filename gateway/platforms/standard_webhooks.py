@@ -25,12 +25,15 @@ from yarl import URL
 from config.settings import Connection, Secret
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Attachment, Event
+from gateway.files import FILE_MAX_BYTES
 from gateway.markdown import split
+from gateway.net import Fetcher, NotFetched
 from gateway.platforms import (
     Address,
     Capabilities,
     HttpReply,
     Malformed,
+    NotDownloaded,
     Outbound,
     Outcome,
     OutcomeKind,
@@ -121,6 +124,8 @@ class Adapter:
         self._connection = connection
         self._settings = settings
         self._http = outside.http
+        self._files = outside.files
+        self._fetching = outside.fetching
         self._keys = [_key(one) for one in (settings.secret, settings.previous_secret) if one]
         self._reply_key = _key(settings.reply_secret or settings.secret)
         base = settings.api_base if settings.reply_url.startswith("/") else ""
@@ -222,6 +227,24 @@ class Adapter:
         data = {"text": text, "steps": [asdict(step) for step in steps]}
         await self._post(to, f"update_{secrets.token_hex(16)}", "reply.updated", data)
 
+    async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
+        """What came inside the event; else what is at its address, under the rules of `tools.web_fetch`."""
+        if "file" in attachment.fetch:
+            return await self._files.read(attachment.fetch, max_bytes)
+        url = text_of(attachment.fetch.get("url"))
+        if not url:
+            raise NotDownloaded("it came without content and without url")
+        fetcher = Fetcher(self._fetching.model_copy(update={"max_bytes": max_bytes}))
+        try:
+            found = await fetcher.fetch(url, lambda _: True)
+        except NotFetched as error:
+            raise NotDownloaded(f"its url was not fetched: {error}") from None
+        if found.status != 200:
+            raise NotDownloaded(f"its url was answered with status {found.status}")
+        if found.is_cut:
+            raise NotDownloaded(f"it has more than {max_bytes} bytes")
+        return found.body
+
     async def identity(self) -> Actor:
         """The name of the connection: there is nobody to ask."""
         return Actor(self._connection, self._connection, is_bot=True, is_self=True)
@@ -314,13 +337,28 @@ def _attachment(file: dict[str, Any]) -> Attachment:
     mime = text_of(file.get("mime"))
     kind = mime.partition("/")[0]
     url = text_of(file.get("url"))
+    content = _content(file.get("content"))
     return Attachment(
         kind=kind if kind in {"image", "audio", "video"} else "file",
         name=text_of(file.get("name")),
         mime=mime,
-        size_bytes=size_of(file.get("size_bytes")),
-        fetch={"url": url} if url else {},
+        size_bytes=len(content) or size_of(file.get("size_bytes")),
+        fetch={"url": url} if url and not content else {},
+        content=content,
     )
+
+
+def _content(value: Any) -> bytes:
+    """The bytes of a file inside the event, in base64."""
+    if value is None or value == "":
+        return b""
+    try:
+        content = base64.b64decode(value, validate=True)
+    except (TypeError, ValueError):
+        raise Malformed("data.attachments.content: wanted is base64") from None
+    if len(content) > FILE_MAX_BYTES:
+        raise Malformed(f"data.attachments.content: {len(content)} bytes, allowed are {FILE_MAX_BYTES}")
+    return content
 
 
 def _understood(kind: str, answer: Answer | Outcome) -> Outcome:

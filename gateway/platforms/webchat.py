@@ -14,7 +14,7 @@ from pydantic import ConfigDict
 
 from config.settings import Connection
 from gateway.conversation.key import ConversationKey
-from gateway.events import Actor, Event
+from gateway.events import Actor, Attachment, Event
 from gateway.platforms import (
     Address,
     Capabilities,
@@ -73,6 +73,7 @@ class Adapter:
             columns=80,
         )
         self._feed = outside.feed
+        self._files = outside.files
 
     def verify(self, request: RawRequest, now_s: float) -> None:  # noqa: ARG002 - the page's route has no signature with a time
         if request.method != "POST" or request.path != MESSAGES_PATH:
@@ -124,6 +125,9 @@ class Adapter:
             {"type": "text", "text": text, "steps": [asdict(step) for step in steps]},
             snapshot=True,
         )
+
+    async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
+        return await self._files.read(attachment.fetch, max_bytes)
 
     async def identity(self) -> Actor:
         return Actor(id="deskmate", name="deskmate", is_bot=True, is_self=True)

@@ -123,6 +123,8 @@ class SlackTwin:
         self.refused: list[tuple[str, str]] = []
         self.messages: list[Message] = []
         self.whispers: list[Whisper] = []
+        self.files: dict[str, tuple[bytes, str]] = {}
+        """What was attached, and its type, by id."""
         self.people = {USER}
         """Who is in the channels; whoever says something is."""
         self.channels = {CHANNEL, DIRECT}
@@ -140,6 +142,8 @@ class SlackTwin:
         app.add_routes(
             [
                 web.route("*", "/api/{method}", self._call),
+                web.get("/files-pri/{id}/{name}", self._file),
+                web.get("/signin", self._sign_in),
                 web.post("/twin/say", self._say),
                 web.post("/twin/next", self._next),
                 web.get("/twin/ledger", self._give_ledger),
@@ -211,6 +215,14 @@ class SlackTwin:
                 whole["channel_type"] = "im" if direct else "channel"
             said.statuses.extend(await self.deliver(url, self.envelope(whole)))
         return said
+
+    def file(self, name: str, content: bytes, mime: str = "text/csv") -> dict[str, Any]:
+        """A file as an event shows it: `say(..., kinds=("message",), subtype="file_share", files=[it])`."""
+        file = f"F{next(self._count):08d}"
+        self.files[file] = (content, mime)
+        url = f"{self.url.removesuffix('/api')}/files-pri/{TEAM}-{file}/{name}"
+        shown = {"id": file, "name": name, "title": name, "mimetype": mime, "size": len(content)}
+        return {**shown, "url_private": url, "url_private_download": url}
 
     def envelope(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """An event as the Events API wraps it, with an id of its own."""
@@ -314,6 +326,18 @@ class SlackTwin:
                 _only(request, arguments, request.method, _READ_KEYS)
                 return self._read(method, arguments)
         raise Refused("unknown_method")
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        """To whoever has no right to it Slack shows its login, with a 200 after a redirect."""
+        if fault := self.faults.take("file"):
+            return await self.faults.show(request, fault)
+        if request.headers.get("Authorization") != f"Bearer {BOT_TOKEN}":
+            raise web.HTTPFound("/signin")
+        content, mime = self.files.get(request.match_info["id"].removeprefix(f"{TEAM}-"), (None, ""))
+        return web.Response(status=404) if content is None else web.Response(body=content, content_type=mime)
+
+    async def _sign_in(self, _: web.Request) -> web.Response:
+        return web.Response(text="<!doctype html><title>Sign in</title>", content_type="text/html")
 
     def _post(self, arguments: dict[str, Any]) -> dict[str, Any]:
         channel = self._channel(arguments)

@@ -19,6 +19,7 @@ from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.outbox import Row
 from gateway.events import Actor, Event
 from gateway.feed import Feed
+from gateway.files import Files
 from gateway.platforms import Outbound, Outside, slack, standard_webhooks
 from gateway.store import Store
 from tests.gateway.conversation.world import now_ms
@@ -92,7 +93,7 @@ async def hooked(store: Store) -> AsyncIterator[Desk]:
             reply_secret=SecretStr(REPLY_SECRET),
             reply_url=twin.url,
         )
-        adapter = standard_webhooks.Adapter("hook", made, Outside(http, Feed(store)))
+        adapter = standard_webhooks.Adapter("hook", made, Outside(http, Feed(store), Files(store)))
         mailbox, turn = await claimed(store, ConversationKey("hook", "room"), {})
         yield Desk(mailbox, turn, adapter, twin)
 
@@ -108,7 +109,7 @@ async def slacked(store: Store) -> AsyncIterator[Desk]:
             bot_token=SecretStr(BOT_TOKEN),
             timeout_s=0.3,
         )
-        adapter = slack.Adapter("slack", made, Outside(http, Feed(store)))
+        adapter = slack.Adapter("slack", made, Outside(http, Feed(store), Files(store)))
         said = await twin.say("http://127.0.0.1:9/", "hi", kinds=())
         mailbox, turn = await claimed(store, ConversationKey("slack", CHANNEL, f"{TEAM}:{said.ts}"), {})
         yield Desk(mailbox, turn, adapter, twin)

@@ -14,7 +14,8 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from gateway.conversation.key import ConversationKey
-from gateway.platforms import Address, ConnectionRefused, Outbound, Outside, Part
+from gateway.events import Attachment
+from gateway.platforms import Address, ConnectionRefused, NotDownloaded, Outbound, Outside, Part
 from gateway.platforms.slack import Adapter, Settings
 from tests.harness.faults import Fault
 from tests.harness.slack_twin import (
@@ -54,7 +55,9 @@ def adapter(slack: SlackTwin, http: aiohttp.ClientSession) -> Adapter:
 def connect(api_base: str, http: aiohttp.ClientSession, **keys: Any) -> Adapter:
     given = {"signing_secret": SecretStr(SIGNING_SECRET), "bot_token": SecretStr(BOT_TOKEN), **keys}
     return Adapter(
-        "slack-main", Settings(platform="slack", api_base=api_base, **given), Outside(http, cast("Any", None))
+        "slack-main",
+        Settings(platform="slack", api_base=api_base, **given),
+        Outside(http, cast("Any", None), cast("Any", None)),
     )
 
 
@@ -289,3 +292,92 @@ async def test_every_part_of_a_long_answer_is_taken(slack: SlackTwin, adapter: A
         assert outcome.sent
         assert (await adapter.edit(DM, outcome.sent, part)).kind == "ok"
     assert len({one.key for one in slack.taken}) > 5
+
+
+def attached(file: dict[str, Any]) -> Attachment:
+    """As `parse` makes it of a file that an event shows."""
+    return Attachment("file", file["name"], file["mimetype"], file["size"], {"url": file["url_private_download"]})
+
+
+async def test_a_file_is_downloaded_with_the_token(slack: SlackTwin, adapter: Adapter) -> None:
+    file = attached(slack.file("zahlen.csv", b"a;b\n1;2\n"))
+    assert await adapter.download(file, 9) == b"a;b\n1;2\n"
+
+
+async def test_a_page_that_somebody_attached_is_no_login(slack: SlackTwin, adapter: Adapter) -> None:
+    file = attached(slack.file("seite.html", b"<html>Report", "text/html"))
+    assert await adapter.download(file, 100) == b"<html>Report"
+
+
+async def test_a_login_page_in_place_of_the_file_is_said_with_what_is_missing(
+    slack: SlackTwin, http: aiohttp.ClientSession
+) -> None:
+    adapter = connect(slack.url, http, bot_token=SecretStr("xoxb-without-the-scope"))
+    for name, mime in (("zahlen.csv", "text/csv"), ("seite.html", "text/html")):
+        with pytest.raises(NotDownloaded, match=r"login page.*files:read"):
+            await adapter.download(attached(slack.file(name, b"1;2", mime)), 100)
+
+
+@pytest.mark.parametrize("told", [9, 3])
+async def test_a_file_that_is_too_long_is_refused_whatever_was_said_of_it(
+    slack: SlackTwin, adapter: Adapter, told: int
+) -> None:
+    file = replace(attached(slack.file("zahlen.csv", b"123456789")), size_bytes=told)
+    with pytest.raises(NotDownloaded, match=r"allowed are 8|more than 8 bytes"):
+        await adapter.download(file, 8)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "http://files.slack.com/files-pri/T-F/x",  # unencrypted
+        "https://files.slack.com:8443/x",
+        "https://files.slack.com.evil.example/x",
+        "https://evilslack.com/x",
+        "https://xoxb@files.slack.com/x",
+        "https://evil.example/files.slack.com",
+        "file:///etc/passwd",
+        "//evil.example/x",
+    ],
+)
+async def test_the_token_goes_to_slack_only(slack: SlackTwin, adapter: Adapter, where: str) -> None:
+    """Neither for what an event says, nor for a redirect."""
+    with pytest.raises(NotDownloaded, match="Slack"):
+        await adapter.download(Attachment("file", "x", "", 1, {"url": where}), 100)
+    slack.next(on="file", status=302, headers={"Location": where})
+    with pytest.raises(NotDownloaded):
+        await adapter.download(attached(slack.file("x", b"1")), 100)
+
+
+@pytest.mark.parametrize("host", ["files.slack.com", "team-x.slack.com", "slack.com", "files-origin.slack-files.com"])
+def test_slacks_own_hosts_are_taken(host: str) -> None:
+    adapter = connect("https://slack.com/api", cast("Any", None))
+    assert adapter._file_url(f"https://{host}/files-pri/T1-F1/download/x.csv").host == host
+
+
+async def test_a_file_that_slack_only_announces_is_told_as_such(adapter: Adapter) -> None:
+    with pytest.raises(NotDownloaded, match="Slack gives no address"):
+        await adapter.download(Attachment("file", "x", "", 1, {}), 100)
+
+
+async def test_a_redirect_among_slacks_hosts_is_followed_and_an_endless_one_is_not(
+    slack: SlackTwin, adapter: Adapter
+) -> None:
+    file = slack.file("x", b"1")
+    slack.next(on="file", status=302, headers={"Location": file["url_private"]}, times=3)
+    assert await adapter.download(attached(file), 100) == b"1"
+    slack.next(on="file", status=302, headers={"Location": file["url_private"]}, times=4)
+    with pytest.raises(NotDownloaded, match="redirects"):
+        await adapter.download(attached(file), 100)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [({"status": 500}, "status 500"), ({"status": 404}, "not there any more"), ({"close": True}, "no answer")],
+)
+async def test_a_file_that_does_not_come_is_told_as_such(
+    slack: SlackTwin, adapter: Adapter, fault: dict[str, Any], reason: str
+) -> None:
+    slack.next(on="file", times=2, **fault)  # a broken connection is tried once more below us
+    with pytest.raises(NotDownloaded, match=reason):
+        await adapter.download(attached(slack.file("x", b"1")), 100)

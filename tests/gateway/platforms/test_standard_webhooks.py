@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -9,6 +10,7 @@ from typing import Any, cast
 
 import aiohttp
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -16,16 +18,30 @@ from multidict import CIMultiDict
 from pydantic import SecretStr, ValidationError
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
+from config.settings import WebFetchSettings
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
-from gateway.platforms import Address, Malformed, Outbound, Outside, Part, RawRequest, StepLine, Unauthorized
+from gateway.files import FILE_MAX_BYTES, Files
+from gateway.platforms import (
+    Address,
+    Malformed,
+    NotDownloaded,
+    Outbound,
+    Outside,
+    Part,
+    RawRequest,
+    StepLine,
+    Unauthorized,
+)
 from gateway.platforms.standard_webhooks import Adapter, Settings
+from gateway.store import Store
 from tests.harness.faults import Fault
+from tests.harness.web import canary, site
 from tests.harness.webhook_twin import REPLY_SECRET, SECRET, WebhookTwin, sign
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/standard_webhooks.json").read_text(encoding="utf-8"))
 NOW = 1_760_000_000.0
-NOWHERE = cast("Outside", type("Nowhere", (), {"http": None, "feed": None}))
+NOWHERE = Outside(cast("Any", None), cast("Any", None), cast("Any", None))
 KEY = "k" * 26
 ROOM = Address(ConversationKey("bridge", "room-1", "t1"), {"in_reply_to": "m1"})
 
@@ -295,7 +311,7 @@ async def chat() -> AsyncIterator[WebhookTwin]:
 @pytest.fixture
 async def outside() -> AsyncIterator[Outside]:
     async with aiohttp.ClientSession() as session:
-        yield Outside(session, cast("Any", None))
+        yield Outside(session, cast("Any", None), cast("Any", None))
 
 
 @pytest.fixture
@@ -436,3 +452,58 @@ async def test_what_the_stand_in_says_is_what_we_read(chat: WebhookTwin) -> None
         await chat.until(lambda: chat.taken, timeout_s=0.01)
     assert (await adapter().identity()).is_self
     assert (await adapter().find(ROOM, KEY, 0)).kind == "rejected"
+
+
+# files
+
+
+def in_base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+async def test_a_file_inside_an_event_is_downloaded_from_where_it_was_put_away(store: Store) -> None:
+    file = {"name": "zahlen.csv", "mime": "text/csv", "content": in_base64(b"a;b\n")}
+    [event] = parse(created(attachments=[file]))
+    assert [(one.name, one.size_bytes, one.content) for one in event.attachments] == [("zahlen.csv", 4, b"a;b\n")]
+    files = Files(store)
+    [kept] = (await files.put_away(event)).attachments
+    bridge = adapter(Outside(cast("Any", None), cast("Any", None), files))
+    assert await bridge.download(kept, 4) == b"a;b\n"
+    with pytest.raises(NotDownloaded, match="4 bytes, allowed are 3"):
+        await bridge.download(kept, 3)
+
+
+@pytest.mark.parametrize("content", ["no base64!", 7, ["YQ=="], "YQ", in_base64(bytes(FILE_MAX_BYTES + 1))])
+def test_a_content_that_is_none_is_malformed(content: Any) -> None:
+    with pytest.raises(Malformed, match=r"data\.attachments\.content"):
+        parse(created(attachments=[{"name": "x", "content": content}]))
+
+
+async def test_a_file_at_an_address_is_fetched_under_the_rules_for_addresses_from_outside() -> None:
+    async with site({"/x.csv": web.Response(body=b"1;2")}) as port:
+        [file] = parse(created(attachments=[{"name": "x.csv", "url": f"http://127.0.0.1:{port}/x.csv"}]))[0].attachments
+        rules = WebFetchSettings(allow_private=[f"127.0.0.1:{port}"])
+        allowed = adapter(Outside(cast("Any", None), cast("Any", None), cast("Any", None), rules))
+        assert await allowed.download(file, 3) == b"1;2"
+        with pytest.raises(NotDownloaded, match="more than 2 bytes"):
+            await allowed.download(file, 2)
+        [gone] = parse(created(attachments=[{"url": f"http://127.0.0.1:{port}/y"}]))[0].attachments
+        with pytest.raises(NotDownloaded, match="status 404"):
+            await allowed.download(gone, 3)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"])
+async def test_a_file_at_an_address_of_our_own_networks_is_not_fetched(host: str) -> None:
+    with canary() as inside:
+        rules = WebFetchSettings(ports=[inside.port])
+        bridge = adapter(Outside(cast("Any", None), cast("Any", None), cast("Any", None), rules))
+        [file] = parse(created(attachments=[{"url": f"http://{host}:{inside.port}/x"}]))[0].attachments
+        with pytest.raises(NotDownloaded, match="not fetched"):
+            await bridge.download(file, 3)
+        assert inside.visits() == 0
+
+
+async def test_a_file_without_content_and_address_is_told_as_such() -> None:
+    [file] = parse(created(attachments=[{"name": "x"}]))[0].attachments
+    with pytest.raises(NotDownloaded, match="without content and without url"):
+        await adapter().download(file, 3)

@@ -7,6 +7,7 @@ import pytest
 from multidict import CIMultiDict
 
 from gateway.feed import Feed
+from gateway.files import Files
 from gateway.platforms import Address, Malformed, Outbound, Outside, RawRequest, StepLine, Unauthorized
 from gateway.platforms.webchat import MESSAGES_PATH, TEXT_MAX, Adapter, Settings, conversation_key
 from gateway.store import Store, open_store
@@ -23,9 +24,9 @@ async def feed(store: Store) -> AsyncIterator[Feed]:
 
 
 @pytest.fixture
-async def adapter(feed: Feed) -> AsyncIterator[Adapter]:
+async def adapter(store: Store, feed: Feed) -> AsyncIterator[Adapter]:
     async with aiohttp.ClientSession() as http:
-        yield Adapter("web", Settings(stream_interval_ms=250), Outside(http, feed))
+        yield Adapter("web", Settings(stream_interval_ms=250), Outside(http, feed, Files(store)))
 
 
 def request(body: Any, *, path: str = MESSAGES_PATH, method: str = "POST", language: str = "") -> RawRequest:
@@ -132,7 +133,7 @@ async def test_the_answer_so_far_is_shown_whole_with_its_steps(adapter: Adapter,
 async def test_a_store_that_is_away_is_a_passing_fault(store: Store) -> None:
     away = open_store("redis://127.0.0.1:1", store.layout, timeout_s=0.5)
     async with aiohttp.ClientSession() as http:
-        adapter = Adapter("web", Settings(), Outside(http, Feed(away)))
+        adapter = Adapter("web", Settings(), Outside(http, Feed(away), Files(away)))
         [part] = adapter.render(Outbound("a"))
         assert (await adapter.send(HERE, part, "key 1")).kind == "transient"
     await away.close()

@@ -22,6 +22,7 @@ from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.events import Event
 from gateway.feed import Feed
+from gateway.files import Files
 from gateway.intake import Intake
 from gateway.platforms import Address, Outbound, Outside, StepLine
 from gateway.platforms.webchat import Adapter
@@ -117,7 +118,7 @@ async def served(
     bell = open_bell(redis_url, RqSettings(key_prefix=f"{store.layout.prefix}:rq"), wait_s=1)
     feed = Feed(store)
     async with aiohttp.ClientSession() as http:
-        adapter = Adapter("web", PageSettings(stream_interval_ms=10), Outside(http, feed))
+        adapter = Adapter("web", PageSettings(stream_interval_ms=10), Outside(http, feed, Files(store)))
         app = web.Application(client_max_size=loaded.settings.gateway.body_max_bytes)
         add_chat(app, loaded.settings, adapter, Intake(mailbox, bell, Watched(loaded)), store, feed)
         runner = web.AppRunner(app, shutdown_timeout=2)
@@ -127,7 +128,9 @@ async def served(
         address = runner.addresses[0]
         worker_feed = Feed(store)
         try:
-            worker = Worker(store, Adapter("web", PageSettings(stream_interval_ms=10), Outside(http, worker_feed)))
+            worker = Worker(
+                store, Adapter("web", PageSettings(stream_interval_ms=10), Outside(http, worker_feed, Files(store)))
+            )
             yield World(f"http://127.0.0.1:{address[1]}", store, feed, worker)
         finally:
             await runner.cleanup()

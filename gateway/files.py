@@ -1,0 +1,98 @@
+"""Files that people attached: apart from the history, for a day.
+
+A record of a message holds a file's name and where it is, never its bytes. Each conversation has one hash of them; it
+is gone a day after the last one was put there, and gives up its oldest ones when it holds too much.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from gateway.events import Event
+from gateway.platforms import NotDownloaded
+from gateway.store import Script, Store, Unreachable, reading
+
+KEEP_S: Final = 86_400
+FILE_MAX_BYTES: Final = 2_097_152
+CONVERSATION_MAX_BYTES: Final = 10 * FILE_MAX_BYTES
+
+KEEP = Script(
+    "keep file",
+    """
+    local files, order = KEYS[1] .. ':c:' .. ARGV[1] .. ':files', KEYS[1] .. ':c:' .. ARGV[1] .. ':files:order'
+    if redis.call('HSET', files, ARGV[2], ARGV[3]) == 1 then redis.call('RPUSH', order, ARGV[2]) end
+    local held = 0
+    local ids = redis.call('LRANGE', order, 0, -1)
+    for _, id in ipairs(ids) do held = held + redis.call('HSTRLEN', files, id) end
+    for _, id in ipairs(ids) do
+        if held <= tonumber(ARGV[4]) then break end
+        held = held - redis.call('HSTRLEN', files, id)
+        redis.call('HDEL', files, id)
+        redis.call('LREM', order, 1, id)
+    end
+    redis.call('EXPIRE', files, ARGV[5])
+    redis.call('EXPIRE', order, ARGV[5])
+    return 1
+    """,
+)
+
+
+class Files:
+    """The files of all conversations. One a process."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def keep(self, conversation: str, file: str, content: bytes) -> None:
+        """Put a file there; the same id once more replaces it. At most `FILE_MAX_BYTES`. Raises `Unreachable`."""
+        if len(content) > FILE_MAX_BYTES:
+            raise ValueError(f"a file of {len(content)} bytes, allowed are {FILE_MAX_BYTES}")
+        root = self._store.layout.root_of(conversation)
+        await self._store.run(KEEP, root, conversation, file, content, CONVERSATION_MAX_BYTES, KEEP_S)
+
+    async def sizes(self, conversation: str, files: Sequence[str]) -> list[int]:
+        """In bytes; 0 for one that is not there. Raises `Unreachable`."""
+        key = self._store.layout.key(conversation, "files")
+        with reading():
+            async with self._store.redis.pipeline(transaction=False) as pipeline:
+                for file in files:
+                    pipeline.hstrlen(key, file)
+                return [int(size) for size in await pipeline.execute()]
+
+    async def read(self, fetch: Mapping[str, Any], max_bytes: int) -> bytes:
+        """What `Attachment.fetch` of `kept` leads to. Raises `NotDownloaded`."""
+        key = self._store.layout.key(str(fetch.get("conversation")), "files")
+        try:
+            with reading():
+                found: Any = await self._store.redis.hget(key, str(fetch.get("file")))
+        except Unreachable as error:
+            raise NotDownloaded(f"it can't be read at the moment ({error})") from error
+        if found is None:
+            raise NotDownloaded("it is not kept any more: attached files are kept for a day")
+        if len(found) > max_bytes:
+            raise NotDownloaded(f"it has {len(found)} bytes, allowed are {max_bytes}")
+        return bytes(found)
+
+    async def put_away(self, event: Event) -> Event:
+        """The event without the bytes that came inside it: they are kept here. Raises `Unreachable`.
+
+        The same event that comes again puts the same files in the same places.
+        """
+        if not any(one.content for one in event.attachments):
+            return event
+        kept = []
+        for number, one in enumerate(event.attachments):
+            if one.content:
+                file = hashlib.sha256(f"{event.dedupe_keys[0]} {number}".encode()).hexdigest()[:32]
+                await self.keep(event.conversation.id, file, one.content)
+                one = replace(one, content=b"", fetch=kept_at(event.conversation.id, file))  # noqa: PLW2901
+            kept.append(one)
+        return replace(event, attachments=tuple(kept))
+
+
+def kept_at(conversation: str, file: str) -> dict[str, Any]:
+    """`Attachment.fetch` of a file that `Files` keeps."""
+    return {"conversation": conversation, "file": file}
