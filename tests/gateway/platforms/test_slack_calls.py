@@ -30,6 +30,7 @@ from tests.harness.slack_twin import (
     SlackTwin,
     Whisper,
 )
+from tests.harness.web import canary
 
 KEY = "k" * 26
 DM = Address(ConversationKey("slack-main", DIRECT, TEAM))
@@ -342,11 +343,19 @@ async def test_a_file_that_is_too_long_is_refused_whatever_was_said_of_it(
 )
 async def test_the_token_goes_to_slack_only(slack: SlackTwin, adapter: Adapter, where: str) -> None:
     """Neither for what an event says, nor for a redirect."""
-    with pytest.raises(NotDownloaded, match="Slack"):
+    with pytest.raises(NotDownloaded, match="not Slack's|no address of Slack's"):
         await adapter.download(Attachment("file", "x", "", 1, {"url": where}), 100)
     slack.next(on="file", status=302, headers={"Location": where})
-    with pytest.raises(NotDownloaded):
+    with pytest.raises(NotDownloaded, match="not Slack's|no address of Slack's"):
         await adapter.download(attached(slack.file("x", b"1")), 100)
+
+
+async def test_nobody_else_is_even_visited(slack: SlackTwin, adapter: Adapter) -> None:
+    with canary() as elsewhere:
+        slack.next(on="file", status=302, headers={"Location": f"http://127.0.0.1:{elsewhere.port}/"})
+        with pytest.raises(NotDownloaded):
+            await adapter.download(attached(slack.file("x", b"1")), 100)
+        assert elsewhere.visits() == 0
 
 
 @pytest.mark.parametrize("host", ["files.slack.com", "team-x.slack.com", "slack.com", "files-origin.slack-files.com"])
