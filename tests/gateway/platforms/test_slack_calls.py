@@ -343,10 +343,10 @@ async def test_a_file_that_is_too_long_is_refused_whatever_was_said_of_it(
 )
 async def test_the_token_goes_to_slack_only(slack: SlackTwin, adapter: Adapter, where: str) -> None:
     """Neither for what an event says, nor for a redirect."""
-    with pytest.raises(NotDownloaded, match="not Slack's|no address of Slack's"):
+    with pytest.raises(NotDownloaded, match=r"not Slack's|no address of Slack's"):
         await adapter.download(Attachment("file", "x", "", 1, {"url": where}), 100)
     slack.next(on="file", status=302, headers={"Location": where})
-    with pytest.raises(NotDownloaded, match="not Slack's|no address of Slack's"):
+    with pytest.raises(NotDownloaded, match=r"not Slack's|no address of Slack's"):
         await adapter.download(attached(slack.file("x", b"1")), 100)
 
 
