@@ -131,7 +131,7 @@ class Cache:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder.absolute()  # programs start in another folder
+        self.folder = folder.absolute()  # programs start in another folder
         self._whole: set[str] = set()
 
     def place(self, hash_: str) -> Path | None:
@@ -162,9 +162,9 @@ class Cache:
         check(contents, sum(len(content.raw) for content in contents.values()))
         if (found := hash_of(file_of(path, content) for path, content in sorted(contents.items()))) != hash_:
             raise BrokenBundle(f"wanted is the bundle {hash_}, this one is {found}")
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self._forget_old()
-        new = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder))
+        new = Path(tempfile.mkdtemp(prefix=".new-", dir=self.folder))
         try:
             _write(new, contents)
             new.rename(place)
@@ -177,14 +177,14 @@ class Cache:
     def _place(self, hash_: str) -> Path:
         if not _HASH.fullmatch(hash_):
             raise ValueError(f"{hash_!r} is no hash of a bundle")
-        return self._folder / hash_
+        return self.folder / hash_
 
     def _forget_old(self) -> None:
         """Remove versions that nobody used for long. What is in use now was used now.
 
         Other processes lay out and remove here at the same time: what is gone by the time we look is no error.
         """
-        for place in self._folder.iterdir():
+        for place in self.folder.iterdir():
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - place.stat().st_mtime > KEPT_S:
                     shutil.rmtree(place, ignore_errors=True)

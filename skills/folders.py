@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import struct
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from skills import document, ids, schemas
+from skills.disk import IGNORED, Mark, below, mark_of, size_of
 from skills.document import BrokenSkill, Head
 from skills.schemas import BrokenSchema, Schema
 
@@ -26,11 +26,6 @@ MAIN: Final = "main.py"
 PROGRAM: Final = frozenset({MAIN, schemas.NAME})
 """A skill that has both is a tool too."""
 BUNDLE_MAX_BYTES: Final = 32 * 1_024 * 1_024
-IGNORED: Final = {"__pycache__", "node_modules"}
-
-Mark = bytes
-"""What a file's or folder's entry looked like: inode, size, times of content and of entry, packed: a third of a tuple."""
-_MARK: Final = struct.Struct("=QQqq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +114,7 @@ class Reading:
 def changed(readings: Iterable[Reading]) -> bool:
     """Whether a file or folder that was read looks different now. Only entries are looked at, no bytes."""
     try:
-        return any(_mark(path) != mark for reading in readings for path, mark in reading.marks.items())
+        return any(mark_of(path) != mark for reading in readings for path, mark in reading.marks.items())
     except OSError:
         return True
 
@@ -160,7 +155,7 @@ class _Walk:
         """Read `folder` as a skill, or look for skills in the folders in it."""
         self._seen[folder] = "/".join(parts)
         try:
-            mark = _mark(folder)
+            mark = mark_of(folder)
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
             self._refuse(folder, parts, "unreadable", error.strerror or str(error))
@@ -206,7 +201,7 @@ class _Walk:
         marks: dict[str, Mark] = {}
         links: list[str] = []
         try:
-            marks = dict(_entries(folder + os.sep, links))
+            marks = dict(below(folder + os.sep, links))
             if before and before.id == name and before.marks == marks:
                 return before
             return Reading(folder, marks, name, _read_skill(name, self._root.tier, folder, marks, links))
@@ -236,38 +231,11 @@ def _one_for_each_id(readings: Iterable[Reading]) -> Iterator[Reading]:
         yield replace(reading, skill=None, faults=(*reading.faults, fault))
 
 
-def _mark(path: str) -> Mark:
-    stat = os.stat(path)  # noqa: PTH116 - tens of thousands in one check; a Path each would double it
-    return _MARK.pack(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-
-
-def _size(mark: Mark) -> int:
-    size: int = _MARK.unpack(mark)[1]
-    return size
-
-
-def _entries(folder: str, links: list[str]) -> Iterator[tuple[str, Mark]]:
-    """Marks of a skill's folders (their paths end in a slash) and files. Hidden ones are no part of it.
-
-    Links are no part of it either; they are named in `links`.
-    """
-    yield folder, _mark(folder)
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.name.startswith(".") or entry.name in IGNORED:
-            continue
-        if entry.is_symlink():
-            links.append(entry.path)
-        elif entry.is_dir():
-            yield from _entries(entry.path + os.sep, links)
-        elif entry.is_file():
-            yield entry.path, _mark(entry.path)
-
-
 def _read_skill(name: str, tier: str, folder: str, marks: Mapping[str, Mark], links: Sequence[str]) -> Skill:
     if f"{folder}{os.sep}{document.NAME}" in links:
         raise BrokenSkill("link", f"{document.NAME} is a link")
     paths = [path for path in marks if not path.endswith(os.sep)]
-    _check_size(len(paths), sum(_size(marks[path]) for path in paths))
+    _check_size(len(paths), sum(size_of(marks[path]) for path in paths))
     warnings = [f"{os.path.relpath(link, folder)} is a link and left out" for link in links]
     contents = {path[len(folder) + 1 :].replace(os.sep, "/"): read_file(path) for path in paths}
     return skill_of(name, tier, Path(folder), contents, warnings)

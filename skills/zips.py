@@ -15,8 +15,9 @@ from typing import Final
 
 from skills import document, ids
 from skills.bundles import BrokenBundle, check
+from skills.disk import IGNORED
 from skills.document import BrokenSkill
-from skills.folders import BUNDLE_MAX_BYTES, FILES_MAX, IGNORED, Content
+from skills.folders import BUNDLE_MAX_BYTES, FILES_MAX, Content
 
 ENTRIES_MAX: Final = 10 * FILES_MAX
 """Of a zip, what is left out included."""
