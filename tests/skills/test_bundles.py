@@ -7,7 +7,8 @@ import os
 import time
 import tracemalloc
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import UserDict
+from collections.abc import ItemsView, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -139,7 +140,7 @@ def test_contents_of_another_hash_are_not_laid_out(tmp_path: Path) -> None:
             cache.place(name)
 
 
-@pytest.mark.parametrize("harm", ["cut off", "missing", "more", "mode", "link"])
+@pytest.mark.parametrize("harm", ["cut off", "missing", "more", "mode", "link", "linked folder"])
 def test_what_was_altered_on_disk_is_laid_out_anew(tmp_path: Path, harm: str) -> None:
     place = Cache(tmp_path).lay_out(HASH, FILES)
     file = place / "scripts/run.sh"
@@ -154,6 +155,8 @@ def test_what_was_altered_on_disk_is_laid_out_anew(tmp_path: Path, harm: str) ->
             (place / "scripts/more.sh").write_bytes(b"x")
         case "mode":
             file.chmod(0o444)
+        case "linked folder":
+            (place / "linked").symlink_to(place / "scripts")
         case _:
             (tmp_path / "same").write_bytes(FILES["scripts/run.sh"].raw)
             (tmp_path / "same").chmod(0o555)
@@ -168,6 +171,27 @@ def test_many_that_lay_out_the_same_version_at_once_agree(tmp_path: Path) -> Non
     with ThreadPoolExecutor(8) as pool:
         places = list(pool.map(lambda _: Cache(tmp_path).lay_out(HASH, FILES), range(32)))
     assert set(places) == {tmp_path / HASH}
+    assert [one.name for one in tmp_path.iterdir()] == [HASH]
+
+
+class Slow(UserDict[str, Content]):
+    """Contents that take so long that somebody else has laid them out before they are read twice."""
+
+    folder: Path
+    read = 0
+
+    def items(self) -> ItemsView[str, Content]:
+        self.read += 1
+        if self.read == 2:
+            Cache(self.folder).lay_out(HASH, FILES)
+        return super().items()
+
+
+def test_whoever_comes_second_takes_what_the_first_laid_out(tmp_path: Path) -> None:
+    slow = Slow(FILES)
+    slow.folder = tmp_path
+    assert Cache(tmp_path).lay_out(HASH, slow) == tmp_path / HASH
+    assert slow.read == 2
     assert [one.name for one in tmp_path.iterdir()] == [HASH]
 
 

@@ -173,6 +173,13 @@ def test_bombs_cost_no_memory() -> None:
         assert "34,603,008 bytes, allowed are" in refused(huge)
 
 
+def test_a_file_that_is_shorter_than_its_list_says_is_refused() -> None:
+    raw = zipped({"SKILL.md": SKILL})
+    at = raw.index(b"PK\x01\x02") + 24
+    longer = raw[:at] + struct.pack("<I", len(SKILL) + 1) + raw[at + 4 :]
+    assert refused(longer) == "'SKILL.md' in the zip does not have the size that its list says"
+
+
 def test_damaged_zips_are_refused() -> None:
     """Whatever is wrong, it is told as one kind of error."""
     raw = zipped({"r/SKILL.md": SKILL, "r/财务.md": b"1" * 500, "r/run.sh": entry("r/run.sh", stat.S_IFREG | 0o755)})
