@@ -18,6 +18,8 @@ from skills import ids
 
 GUIDANCE: Final = "Guidance for the task in hand"
 """Begins the line in front of each skill's text."""
+NOTE: Final = "(deskmate"
+"""Begins what the product itself says among the messages: `(deskmate: ...)`, `(deskmate told the chat: ...)`."""
 _QUOTED: Final = "Guidance (quoted) for the task in hand"
 _TAGS: Final = ("skill", "data")
 _WHERE_LETTERS_ARE_STYLED: Final = (
@@ -41,7 +43,8 @@ _BLANKS: Final = r"\s\u2800_*`~"
 
 def from_outside(text: str) -> str:
     """What a person, a page, a file or a tool said, without anything that could pass for a mark of ours."""
-    return _without_tags(_without_lead(text), _TAGS)
+    noted = _note(plain=text.isascii()).sub(r"(quoted: deskmate\1", text)
+    return _without_tags(_without_lead(noted), _TAGS)
 
 
 def of_skill(text: str) -> str:
@@ -73,6 +76,14 @@ def _lead(*, plain: bool) -> re.Pattern[str]:
 
 
 @cache
+def _note(*, plain: bool) -> re.Pattern[str]:
+    gap = rf"[\s\u2800{_UNSEEN}]*"
+    told = "".join(_class(letter, plain=plain) + gap for letter in "toldthechat")
+    name = _alike(NOTE.removeprefix("("), plain=plain)
+    return re.compile(rf"[(\uff08\u2768\ufe59]{gap}{name}({gap}(?:[:\uff1a\ufe55\ua789\u2236]|{told}))")
+
+
+@cache
 def _tag(names: tuple[str, ...], *, plain: bool) -> re.Pattern[str]:
     gap = rf"[\s\u2800{_UNSEEN}]*"  # a blank alone, as in `a < data`, makes no tag
     words = "|".join(_alike(name, plain=plain) for name in names)
@@ -94,7 +105,9 @@ def _class(character: str, *, plain: bool) -> str:
 @cache
 def _twins() -> dict[str, set[str]]:
     """By each character of our marks: all that look like it."""
-    twins = {one: {one, one.upper()} for one in {*"".join((GUIDANCE, *_TAGS)).casefold().replace(" ", ""), "<", "/"}}
+    twins = {
+        one: {one, one.upper()} for one in {*"".join((GUIDANCE, NOTE, *_TAGS)).casefold().replace(" ", ""), "<", "/"}
+    }
     for character in chain(ids.impostors(), _styled()):
         shown = "".join(one for one in ids.skeleton(character) if not unicodedata.combining(one))
         if shown in twins:

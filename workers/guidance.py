@@ -66,7 +66,7 @@ def text_of(data: Mapping[str, Any]) -> str:
 
 def gone(skill_id: str, why: Why, *, what: str = "text") -> str:
     """The line that stands where something of a skill was."""
-    return f"(deskmate: the {what} of skill {skill_id} stood here: {_GONE[why]})"
+    return f"{marks.NOTE}: the {what} of skill {skill_id} stood here: {_GONE[why]})"
 
 
 def call_of(skill: Skill, file: str, offset: int = 0) -> str:

@@ -53,11 +53,25 @@ def prompt(instructions: str, index: str, tools: Sequence[Tool], *, had_tools: b
     return Prompt(
         system="\n\n".join(section for section in sections if section),
         tools=tuple(
-            {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
+            {
+                "name": tool.name,
+                "description": marks.from_outside(tool.description),
+                "input_schema": _described(tool.input_schema),
+            }
             for tool in tools
         )
         or ((NO_TOOL,) if had_tools else ()),
     )
+
+
+def _described(schema: Any) -> Any:
+    """A schema whose descriptions hold no marks of ours: those of programs are written by whoever wrote the skill."""
+    if isinstance(schema, Mapping):
+        return {
+            name: marks.from_outside(part) if name == "description" and isinstance(part, str) else _described(part)
+            for name, part in schema.items()
+        }
+    return [_described(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -88,7 +102,7 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
                 waiting.talk += ["\n\n".join(bodies)] if bodies else []
                 waiting.talk += _spoken(record, hints)
             case "reply" if record.data.get("notice") and not record.data.get("command"):
-                waiting.talk.append(f"(deskmate told the chat: {marks.from_outside(record.data['text'])})")
+                waiting.talk.append(f"{marks.NOTE} told the chat: {marks.from_outside(record.data['text'])})")
     _add(rendered, "user", waiting.flush())
     return _from_a_person(rendered)
 
