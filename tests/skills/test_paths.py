@@ -69,6 +69,15 @@ def test_no_pattern_makes_a_name_slow(tmp_path: Path) -> None:
     assert for_file(catalogue(tmp_path), "a/" * 500 + "a") == ()
 
 
+def test_entries_beyond_the_limits_do_not_count(tmp_path: Path) -> None:
+    many = ", ".join(f"f{number}" for number in range(51))
+    write(tmp_path, "many", more=f"paths: [{many}]\n")
+    write(tmp_path, "long", more=f'paths: ["{"a" * 201}", "{"b" * 200}"]\n')
+    found = catalogue(tmp_path)
+    fits = [[skill.id for skill in for_file(found, name)] for name in ("f49", "f50", "a" * 201, "b" * 200)]
+    assert fits == [["many"], [], [], ["long"]]
+
+
 @pytest.mark.parametrize(
     ("paths", "told"),
     [
