@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import metadata
-from typing import Final, Literal
+from typing import Final
 
 from skills.document import Head
 from skills.words import folded
@@ -50,26 +50,6 @@ _CLAUSE: Final = re.compile(r"[,，、&]|\band\b(?!\s+(?:newer|later|higher|abov
 
 
 @dataclass(frozen=True, slots=True)
-class Unmet:
-    """What a skill needs and does not find. `str()` is a sentence for operators that goes on from the skill's id."""
-
-    kind: Literal["not_granted", "not_set", "system", "version"]
-    needed: str
-    """The variable, system or product with its version."""
-    there: str = ""
-    """What is there instead."""
-
-    def __str__(self) -> str:
-        match self.kind:
-            case "not_granted":
-                return f"needs the variable {self.needed}, which the profile does not grant (program_env)"
-            case "not_set":
-                return f"needs the variable {self.needed}, which is not set where workers run"
-            case _:
-                return f"needs {self.needed}; here is {self.there}"
-
-
-@dataclass(frozen=True, slots=True)
 class Machine:
     """What a skill may ask for by name."""
 
@@ -89,27 +69,27 @@ def this_machine() -> Machine:
 
 def unmet(
     head: Head, granted_env: Collection[str], present_env: Collection[str], machine: Machine | None = None
-) -> Unmet | None:
-    """The first need of a skill that is not met, or none.
+) -> str | None:
+    """The first need of a skill that is not met, as a sentence that goes on from its id, or none.
 
     `granted_env`: names that the profile grants to programs; `present_env`: names that are set and may be handed over.
     """
     for name in head.env:
         if name not in granted_env:
-            return Unmet("not_granted", name)
+            return f"needs the variable {name}, which the profile does not grant (program_env)"
         if name not in present_env:
-            return Unmet("not_set", name)
+            return f"needs the variable {name}, which is not set where workers run"
     text = head.text("compatibility")
     return _incompatible(text, machine or this_machine()) if text else None
 
 
 @lru_cache(maxsize=16_384)
-def _incompatible(text: str, machine: Machine) -> Unmet | None:
+def _incompatible(text: str, machine: Machine) -> str | None:
     """What a text demands that this machine is not. Kept, since it is asked of each skill wherever one may be loaded."""
     return next(_demands(folded(text), machine), None)
 
 
-def _demands(text: str, machine: Machine) -> Iterator[Unmet]:
+def _demands(text: str, machine: Machine) -> Iterator[str]:
     names_ours = any(_SYSTEMS[one] == machine.system for one in _systems(text)) or _EVERYWHERE.search(text)
     for sentence in _SENTENCE.split(text):
         clauses = [clause.strip() for clause in _CLAUSE.split(sentence) if clause.strip()]
@@ -119,12 +99,12 @@ def _demands(text: str, machine: Machine) -> Iterator[Unmet]:
             forms = (*_ONLY, _BARE) if at == 0 else _ONLY
             if not names_ours and (found := next((one for form in forms if (one := form.fullmatch(clause))), None)):
                 wanted = dict.fromkeys(_SYSTEMS[one] for one in _systems(found["systems"]))
-                yield Unmet("system", " or ".join(wanted), machine.system)
+                yield f"needs {' or '.join(wanted)}; here is {machine.system}"
             if found := _VERSION.fullmatch(clause):
                 least, what = found["least"] or found["same"], found["what"]
                 name, ours = ("Python", machine.python) if what == "python" else (what, machine.deskmate)
                 if _numbers(ours) < _numbers(least):
-                    yield Unmet("version", f"{name} {least} or newer", ours)
+                    yield f"needs {name} {least} or newer; here is {ours}"
 
 
 def _systems(text: str) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from config.profiles import Profile
-from config.settings import ModelSettings, Settings
+from config.settings import ModelSettings, Settings, SkillsSettings
 from skills.folders import Root
 from skills.library import Catalogue, scan
 from tests.harness.fake_model import KEY, Asked, FakeModel
@@ -50,8 +50,20 @@ async def test_the_model_gets_what_it_would_get_in_a_chat(catalogue: Catalogue) 
     system = asked.request["system"][0]["text"]
     assert "canary 4711" in system
     assert "- **finance/report**: Monthly figures." in system
-    assert [tool["name"] for tool in asked.request["tools"]] == ["load_skill", "current_time"]
+    assert [tool["name"] for tool in asked.request["tools"]] == ["load_skill", "current_time", "unload_skill"]
     assert asked.text == "hello there"
+
+
+async def test_a_list_that_is_not_whole_comes_with_the_tool_that_searches_it(tmp_path: Path) -> None:
+    for number in range(60):
+        write(tmp_path, f"skill-{number:02}", description="and more words on it " * 14)
+    long = scan([Root("org", tmp_path)]).catalogue(["*"])
+    async with FakeModel(says("Hello.")) as model:
+        short = Settings(model=settings(model).model, skills=SkillsSettings(index_max_tokens=500))
+        await probe(short, PROFILE, long, [Case("hello there")])
+        [asked] = model.asked
+    assert [tool["name"] for tool in asked.request["tools"]][-1] == "find_skills"
+    assert "`find_skills`" in asked.request["system"][0]["text"]
 
 
 async def test_loads_are_counted_from_calls_and_not_from_words(catalogue: Catalogue) -> None:
