@@ -15,6 +15,7 @@ from importlib import metadata
 from typing import Final
 
 from skills.document import Head
+from skills.visible import visible
 from skills.words import folded
 
 _SYSTEMS: Final = {"linux": "Linux", "macos": "macOS", "os x": "macOS", "darwin": "macOS", "windows": "Windows"}
@@ -75,10 +76,11 @@ def unmet(
     `granted_env`: names that the profile grants to programs; `present_env`: names that are set and may be handed over.
     """
     for name in head.env:
+        shown = visible(name[:80])
         if name not in granted_env:
-            return f"needs the variable {name}, which the profile does not grant (program_env)"
+            return f"needs the variable {shown}, which the profile does not grant (program_env)"
         if name not in present_env:
-            return f"needs the variable {name}, which is not set where workers run"
+            return f"needs the variable {shown}, which is not set where workers run"
     text = head.text("compatibility")
     return _incompatible(text, machine or this_machine()) if text else None
 

@@ -32,6 +32,7 @@ def test_a_variable_has_to_be_granted_and_set() -> None:
     )
     assert unmet(asks, ["TOKEN", "REGION"], ["TOKEN", "REGION"]) is None
     assert unmet(head("license: MIT"), (), ()) is None
+    assert "the variable TO<U+200B>KEN, which" in str(unmet(head("env: [TO\u200bKEN]"), (), ()))
 
 
 @pytest.mark.parametrize(
