@@ -32,10 +32,15 @@ _MORE_TWINS: Final = {
     "t": "\u0422\u03a4", "n": "\u039d", "k": "\u041a\u039a", "l": "1I|\u2160", "i": "1l|\u2160", "o": "0", "s": "$5",
 }  # fmt: skip
 """Alike only as capitals, or no letters at all: a table made for small letters of ids has none of them."""
-_UNSEEN: Final = (
+_CONTROLS: Final = bytes({*range(0x09), *range(0x0E, 0x20), 0x7F})
+_FOLDED: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZl1|05$", b"abcdefghijkimnopqrstuvwxyziiioss")
+"""One letter for all that look like it, within ASCII. `i` and `l` are one: each can be taken for `1` and `|`."""
+_FAR: Final = re.compile("[\U00010000-\U0010ffff]")
+_UNSEEN_NEAR: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
-    "\ufeff\uffa0\U000e0000-\U000e01ef\u0300-\u036f\x00-\x08\x0e-\x1f\x7f"
+    "\ufeff\uffa0\u0300-\u036f\x00-\x08\x0e-\x1f\x7f"
 )
+_UNSEEN: Final = _UNSEEN_NEAR + "\U000e0000-\U000e01ef"
 """What shows nothing, and marks that only decorate the letter before."""
 _BLANKS: Final = r"\s\u2800_*`~"
 """What may stand between words; Markdown's signs vanish on screen."""
@@ -43,18 +48,45 @@ _BLANKS: Final = r"\s\u2800_*`~"
 
 def from_outside(text: str) -> str:
     """What a person, a page, a file or a tool said, without anything that could pass for a mark of ours."""
+    if not _suspicious(text):
+        return text
     noted = _note(plain=text.isascii()).sub(r"(quoted: deskmate\1", text)
     return _without_tags(_without_lead(noted), _TAGS)
 
 
 def of_skill(text: str) -> str:
     """A trusted body as it stands in a message of its own: nothing changes but a line that imitates another's lead."""
-    return _without_lead(text)
+    return _without_lead(text) if _suspicious(text) else text
 
 
 def enclosed(skill_id: str, text: str) -> str:
     """A trusted body as it stands in a result, between tags that nothing in it closes."""
     return f'<skill name="{_attribute(skill_id)}">\n{_without_tags(_without_lead(text), ("skill",))}\n</skill>'
+
+
+def _suspicious(text: str) -> bool:
+    """Whether a closer look is worth it. Nearly no text is, and all of a conversation's are rendered for each request."""
+    if not text.isascii() and _is_disguised(text):
+        return True
+    folded = text.encode("ascii", "ignore").translate(_FOLDED, _CONTROLS)
+    if b"guidance" in folded or b"deskmate" in folded:
+        return True
+    return b"<" in folded and (b"skiii" in folded or b"data" in folded)
+
+
+def _is_disguised(text: str) -> bool:
+    """Whether a letter beyond ASCII looks like one of ours, or something shows nothing."""
+    near, far = _disguises()
+    return bool(near.search(text)) or (bool(_FAR.search(text)) and not far.isdisjoint(text))
+
+
+@cache
+def _disguises() -> tuple[re.Pattern[str], frozenset[str]]:
+    """Those of Unicode's first plane, which are searched twenty times faster without the others; and the others."""
+    twins = {one for letters in _twins().values() for one in letters if not one.isascii()} - {"\uff0f"}
+    far = {one for one in twins if one > "\uffff"} | {chr(code) for code in range(0xE0000, 0xE01F0)}
+    near = "".join(map(re.escape, sorted(twins - far))) + _UNSEEN_NEAR
+    return re.compile(f"[{near}]"), frozenset(far)
 
 
 def _attribute(text: str) -> str:
