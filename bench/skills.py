@@ -28,7 +28,7 @@ from skills_ref.parser import read_properties
 from bench._world import Verdicts, measured_core
 from skills import document
 from skills.document import BrokenSkill
-from skills.folders import Root, changed
+from skills.folders import Root
 from skills.index import lay_out
 from skills.library import Library, scan
 
@@ -98,7 +98,7 @@ def many(count: int, seed: int, verdicts: Verdicts) -> None:
 
 def _unchanged_ms(library: Library) -> float:
     def look() -> bool:
-        return changed(reading for each in library.readings.values() for reading in each)
+        return library.found is not None and library.found.is_changed()
 
     times = []
     for _ in range(5):

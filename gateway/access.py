@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from config.profiles import Profile, Role
 from gateway.events import Actor
@@ -18,6 +18,10 @@ from skills import ids
 from skills.folders import Skill
 from skills.library import Catalogue, Library, SkillNotFound
 
+COMES_WITH: Final[Mapping[str, str]] = {"find_skills": "load_skill", "unload_skill": "load_skill"}
+"""Tools that need no place of their own in a profile, and the tool that brings them."""
+READ_ON: Final = "read_result"
+"""Reads on in what a program gave: it reaches nothing that was not given before."""
 CHANNEL: Final = "channel"
 """The tier of the bundles that were added to one channel."""
 
@@ -101,6 +105,8 @@ class Here:
     """What a skill needs and does not have here."""
     is_readable: bool = True
     """Whether the decisions could be read. If not, no skill is on."""
+    catalogues: dict[Any, Catalogue] = field(default_factory=dict, repr=False, compare=False)
+    """What other channels with the same library, profile and decisions made already."""
 
     def over(self, library: Library) -> Here:
         """The same rights over another snapshot: that of a turn that began before."""
@@ -114,12 +120,16 @@ class Here:
     @cached_property
     def catalogue(self) -> Catalogue:
         """What may be loaded here."""
-        allowed = {
-            key: skill
-            for key, skill in self.library.skills.items()
-            if _reason(self, SkillUse(skill, "load")) == "allowed"
-        }
-        return Catalogue(allowed, self.library.owners)
+        profile, library = self.profile, self.library
+        alike = (id(library), *profile.skills, "", *profile.program_env, "", self.org.revision, self.own.revision)
+        if not self.is_readable or alike not in self.catalogues:
+            allowed = {
+                key: skill
+                for key, skill in library.skills.items()
+                if _reason(self, SkillUse(skill, "load")) == "allowed"
+            }
+            self.catalogues[alike] = Catalogue(allowed, library.owners)
+        return self.catalogues[alike]
 
     def find(self, name: str) -> Skill:
         """The skill that a name means here, a waiting one too. Raises `SkillNotFound`, which tells of nothing that is
@@ -158,13 +168,13 @@ def may(actor: Actor | None, here: Here, thing: Thing) -> Verdict:
         case SkillUse():
             return _skill(here, thing)
         case ToolUse(name):
-            listed = name in here.profile.tools
+            listed = name == READ_ON or COMES_WITH.get(name, name) in here.profile.tools
             return Verdict(listed, "allowed" if listed else "profile", here.rule("tools", name))
         case CommandUse(name):
             role = NEEDS_ROLE.get(name)
             if role is None:
                 return Verdict(True, "allowed", "for everybody")
-            rule = here.rule("roles", role)
+            rule = here.rule(f"roles.{role}", person_of(here.room, actor) if actor else "")
             has = actor is not None and not actor.is_bot and has_role(here, actor, role)
             return Verdict(has, "allowed" if has else "role", rule)
 

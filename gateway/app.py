@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import os
+import secrets
+import socket
 import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -33,6 +36,7 @@ from gateway.logs import log
 from gateway.patience import Patience
 from gateway.platforms import Adapter, ConnectionRefused, HttpReply, Malformed, Outside, RawRequest, Unauthorized
 from gateway.serving import refuse_unfit
+from gateway.shelf.packing import Packer
 from gateway.store import Layout, Store, Unreachable, open_store
 from gateway.web.chat import add_chat
 
@@ -158,7 +162,7 @@ class Gateway:
 
     async def _lifetime(self, _: web.Application) -> AsyncIterator[None]:
         self._opening = asyncio.create_task(self._open(), name="open")
-        tasks = [self._opening]
+        tasks = [self._opening, asyncio.create_task(self._pack(self._opening), name="pack")]
         tasks += [
             asyncio.create_task(introduce(name, adapter), name=f"identity {name}")
             for name, adapter in self._parts.adapters.items()
@@ -185,6 +189,13 @@ class Gateway:
             except Unreachable as error:
                 log(logger, "redis not reachable", level=logging.WARNING, reason=str(error))
                 await asyncio.sleep(0.5)
+
+    async def _pack(self, opening: asyncio.Task[None]) -> None:
+        """Look at the folders of skills, unless another gateway does."""
+        await asyncio.wait([opening])
+        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        if not opening.cancelled() and opening.exception() is None:
+            await Packer(self._parts.store, self._parts.settings.skills, name).run()
 
     async def healthz(self, _: web.Request) -> web.Response:
         """The process answers."""

@@ -6,15 +6,11 @@ under the tier's root. A later tier's skill replaces the same id as a whole; one
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import hashlib
 import heapq
-import logging
 import sys
-import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -22,13 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from config.settings import SkillsSettings
-from skills import document, ids, seal
+from skills import ids, seal
 from skills.folders import Fault, Reading, Root, Skill, changed, read_root
 
 BUILTIN: Final = Path(__file__).parent / "builtin"
-CHECK_EVERY_S: Final = 1.0
-
-log = logging.getLogger(__name__)
 
 
 class SkillNotFound(LookupError):
@@ -55,8 +48,8 @@ class Library:
     warnings: tuple[str, ...] = ()
     owners: Mapping[str, str] = field(default_factory=dict)
     """By `ids.key` of each alias that one skill alone claims: the key of that skill."""
-    readings: Mapping[Path, tuple[Reading, ...]] = field(default_factory=dict, repr=False)
-    """What was read below each root, so that the next scan reads only what changed."""
+    found: Found | None = field(default=None, repr=False)
+    """What it was made of, where it was made of folders."""
     _catalogues: dict[tuple[str, ...], Catalogue] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -140,13 +133,33 @@ def roots(settings: SkillsSettings) -> tuple[Root, ...]:
     return (shipped, Root("org", settings.folder)) if settings.folder else (shipped,)
 
 
-def scan(roots: Sequence[Root], previous: Library | None = None) -> Library:
-    """Read all skills below `roots`, the later ones with precedence. With `previous`, only what changed since.
+@dataclass(frozen=True)
+class Found:
+    """What lies in the folders of all tiers. Whose copy counts is not decided yet."""
 
-    A folder that had a skill in `previous` and now can't be read keeps that skill, and a root that is gone keeps all
-    of them, with a fault or warning. Without `previous` a root that is no folder raises `NotADirectoryError`.
+    readings: Mapping[Path, tuple[Reading, ...]]
+    """By root."""
+    tiers: tuple[tuple[Skill, ...], ...]
+    """Earlier tiers first."""
+    faults: tuple[Fault, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def skills(self) -> tuple[Skill, ...]:
+        return tuple(chain.from_iterable(self.tiers))
+
+    def is_changed(self) -> bool:
+        """Whether a file or folder looks different now. Only entries are looked at, no bytes."""
+        return changed(reading for each in self.readings.values() for reading in each)
+
+
+def look(roots: Sequence[Root], before: Found | None = None) -> Found:
+    """Read all skills below `roots`. With `before`, only what changed since.
+
+    A folder that had a skill in `before` and now can't be read keeps that skill, and a root that is gone keeps all
+    of them, with a fault or warning. Without `before` a root that is no folder raises `NotADirectoryError`.
     """
-    known = previous.readings if previous else {}
+    known = before.readings if before else {}
     warnings: list[str] = []
     readings: dict[Path, tuple[Reading, ...]] = {}
     for root in roots:
@@ -157,17 +170,23 @@ def scan(roots: Sequence[Root], previous: Library | None = None) -> Library:
             warnings.append(f"{root.path} is gone: its skills stay as they were")
         else:
             raise NotADirectoryError(f"skills.folder: {root.path} is no folder")
-    faults = [fault for reading in _all(readings) for fault in reading.faults]
-    tiers: list[list[Skill]] = []
+    faults = [fault for each in readings.values() for reading in each for fault in reading.faults]
+    tiers: list[tuple[Skill, ...]] = []
     for root in roots:
-        skills = [reading.skill for reading in readings[root.path] if reading.skill]
+        skills = tuple(reading.skill for reading in readings[root.path] if reading.skill)
         if root.sealed:
             broken = seal.faults(root, skills, (fault.id for fault in faults))
             altered = {fault.id for fault in broken}
-            skills = [skill for skill in skills if skill.id not in altered]
+            skills = tuple(skill for skill in skills if skill.id not in altered)
             faults += broken
         tiers.append(skills)
-    return replace(resolve(tiers, faults, warnings), readings=readings)
+    return Found(readings, tuple(tiers), tuple(faults), tuple(warnings))
+
+
+def scan(roots: Sequence[Root], before: Library | None = None) -> Library:
+    """The library of some folders, the later ones with precedence. See `look`."""
+    found = look(roots, before.found if before else None)
+    return replace(resolve(found.tiers, found.faults, found.warnings), found=found)
 
 
 def resolve(tiers: Sequence[Sequence[Skill]], faults: Sequence[Fault] = (), warnings: Sequence[str] = ()) -> Library:
@@ -223,50 +242,3 @@ def _owners(skills: Mapping[str, Skill], warnings: list[str]) -> dict[str, str]:
         if len(keys) > 1:
             warnings.append(f"alias {alias!r} is claimed by {', '.join(skills[key].id for key in keys)}: nobody has it")
     return {alias: keys[0] for alias, keys in claims.items() if len(keys) == 1}
-
-
-class Shelf:
-    """Where the library of this process stands: the newest one that could be read."""
-
-    def __init__(self, roots: Sequence[Root]) -> None:
-        self._roots = tuple(roots)
-        self._library: Library | None = None
-        self._checked_at = 0.0
-        self._turn = asyncio.Lock()
-
-    async def current(self) -> Library:
-        """The library as the folders are now, or were less than a second ago. Files are read in a thread.
-
-        The first call raises `NotADirectoryError` for a root that is missing; later ones keep what was read.
-        """
-        if self._library and time.monotonic() - self._checked_at < CHECK_EVERY_S:
-            return self._library
-        async with self._turn:
-            if not self._library or time.monotonic() - self._checked_at >= CHECK_EVERY_S:
-                self._library = await asyncio.to_thread(self._look, self._library)
-                self._checked_at = time.monotonic()
-        return self._library
-
-    def _look(self, before: Library | None) -> Library:
-        if before and not changed(_all(before.readings)):
-            return before
-        library = scan(self._roots, before)
-        if before is None or library.number != before.number or library.faults != before.faults:
-            _tell(library)
-        return library
-
-
-def _all(readings: Mapping[Path, tuple[Reading, ...]]) -> Iterator[Reading]:
-    return (reading for each in readings.values() for reading in each)
-
-
-def _tell(library: Library) -> None:
-    tiers = Counter(skill.tier for skill in library.skills.values())
-    log.info("skills: %s (%s), library %s", len(library.skills), dict(tiers), library.number)
-    for fault in library.faults:
-        log.warning("skills: %s", fault)
-    for warning in library.warnings:
-        log.warning("skills: %s", warning)
-    for skill in library.skills.values():
-        for remark in skill.head.warnings:
-            log.warning("skills: %s, line %d: %s", skill.folder / document.NAME, remark.line, remark.text)

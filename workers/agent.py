@@ -8,11 +8,14 @@ import random
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from config.profiles import Profile
 from config.settings import Settings
 from gateway import counts
+from gateway.access import READ_ON, Here
 from gateway.commands import command_of
 from gateway.conversation.claim import Leaving
 from gateway.conversation.records import Record
@@ -27,11 +30,13 @@ from workers.calls import Calls
 from workers.hints import due
 from workers.indexes import FIND, Indexes
 from workers.live import Live
+from workers.loaded import withhold
 from workers.mending import mended
 from workers.models import Answer, Model, ModelError, Request, TextDelta
 from workers.moves import Ask, Pending, Run, Stop, is_stop, next_move, pending, read_event
-from workers.programs import READ_ON, ProgramTool, program_tools
+from workers.programs import ProgramTool, program_tools
 from workers.rendering import Prompt, messages, prompt
+from workers.rights import Rights, why_withheld
 from workers.tools import Tool
 from workers.turn import Ended, Parked, Turn
 
@@ -62,20 +67,23 @@ class Agent:
         self._tools = tools
         self._programs = programs
         self._indexes = Indexes(settings.skills.index_max_tokens)
-        self._prompts: dict[tuple[str, bool], tuple[Catalogue, Profile, Prompt]] = {}
-        """The last one of each profile: turns share it, and it is made anew when the skills have changed."""
+        self._prompts: WeakKeyDictionary[Catalogue, dict[tuple[int, bool], tuple[Profile, Prompt]]] = (
+            WeakKeyDictionary()
+        )
+        """Turns share them: channels whose profile and skills are the same have the same one."""
 
-    async def answer(self, turn: Turn, catalogue: Catalogue, live: Live) -> tuple[Record, str]:
+    async def answer(self, turn: Turn, here: Here, rights: Rights, live: Live) -> tuple[Record, str]:
         """Go on with the turn until the model has answered: the record of its answer, not yet written, and the reply.
 
         Raises `Ended` where a notice takes the answer's place, `Parked` where the turn waits, `Lost`.
         """
-        offered = await self._offered(turn, catalogue)
-        asked = await self._prompt(turn, catalogue, offered)
-        calls = Calls(self._settings.tools, offered, turn, catalogue, live)
+        await self._withhold(turn, here)
+        offered = await self._offered(turn, here, rights)
+        asked = await self._prompt(turn, here.catalogue, offered)
+        calls = Calls(self._settings.tools, offered, turn, rights, live)
         while True:
             try:
-                record, reply = await self._steps(turn, catalogue, asked, calls, live)
+                record, reply = await self._steps(turn, here.catalogue, asked, calls, live)
             except Called:
                 await close_calls(turn, "Stopped by the person")
             except Ended:
@@ -109,17 +117,27 @@ class Agent:
                     elif reply := await self._reply(turn, answer):
                         return record, reply
 
+    async def _withhold(self, turn: Turn, here: Here) -> None:
+        """Before its first call: what of skills may no longer be shown leaves what is sent. A turn that goes on goes on
+        with what it has.
+        """
+        if any(record.type == "call" for record in turn.records):
+            return
+        held_back = withhold(turn.stored.history, partial(why_withheld, here), turn=turn.id, at_ms=turn.now_ms())
+        if held_back:
+            await turn.write(*held_back)
+
     # ---- asking ----
 
-    async def _offered(self, turn: Turn, catalogue: Catalogue) -> dict[str, Tool]:
+    async def _offered(self, turn: Turn, here: Here, rights: Rights) -> dict[str, Tool]:
         """What the profile lists and there is; without skills nothing that is about them."""
         names = [name for name in turn.profile.tools if name in self._tools and name not in {FIND, UNLOAD}]
-        offered = {name: self._tools[name] for name in names if name != "load_skill" or catalogue.skills}
+        offered = {name: self._tools[name] for name in names if name != "load_skill" or here.catalogue.skills}
         if "load_skill" in offered:
             offered[UNLOAD] = self._tools[UNLOAD]
-        if "load_skill" in offered and not self._indexes.of(catalogue, turn.profile).is_whole:
+        if "load_skill" in offered and not self._indexes.of(here.catalogue, turn.profile).is_whole:
             offered[FIND] = self._tools[FIND]
-        if programs := await program_tools(self._programs, self._settings, turn.profile, catalogue):
+        if programs := await program_tools(self._programs, self._settings, here, rights):
             offered |= {tool.name: tool for tool in programs}
             offered.setdefault(READ_ON, self._tools[READ_ON])
         return offered
@@ -127,11 +145,13 @@ class Agent:
     async def _prompt(self, turn: Turn, catalogue: Catalogue, offered: Mapping[str, Tool]) -> Prompt:
         history = list(turn.stored.history)
         had_tools = any(record.type == "tool_result" for record in history)
-        known, profile, made = self._prompts.get((turn.profile.name, had_tools), (None, None, None))
-        if made is None or known is not catalogue or profile is not turn.profile:
+        prompts = self._prompts.setdefault(catalogue, {})
+        name = (id(turn.profile), had_tools)
+        profile, made = prompts.get(name, (None, None))
+        if made is None or profile is not turn.profile:
             index = self._indexes.of(catalogue, turn.profile).text if "load_skill" in offered else ""
             made = prompt(turn.profile.instructions, index, list(offered.values()), had_tools=had_tools)
-            self._prompts[turn.profile.name, had_tools] = (catalogue, turn.profile, made)
+            prompts[name] = (turn.profile, made)
         last = next((record for record in reversed(history) if record.type == "prompt"), None)
         if last is None or last.data["hash"] != made.hash:
             await turn.write(Record("prompt", turn.now_ms(), {"hash": made.hash, "turn": turn.id}))

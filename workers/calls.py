@@ -11,18 +11,18 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from config.settings import ToolsSettings
+from gateway.access import Here, SkillUse, ToolUse, Verdict, may
 from gateway.conversation.claim import Lost
 from gateway.conversation.records import Record
 from gateway.logs import log
-from gateway.shelf.notes import Notes
 from skills import ids
 from skills.arguments import Fitted, fit
-from skills.library import Catalogue
 from workers.context import in_context
 from workers.live import Live
 from workers.loaded import narrowing
 from workers.moves import Pending
 from workers.programs import ProgramTool
+from workers.rights import Rights
 from workers.tools import SKILL_TOOLS, Call, Tool, ToolError, ToolResult
 from workers.turn import Turn, stable_key
 
@@ -30,15 +30,15 @@ logger = logging.getLogger(__name__)
 
 
 class Calls:
-    """Runs the calls of one turn. `offered` is all that is allowed: what is not in it is refused here, at the call."""
+    """Runs the calls of one turn. What was not offered is refused here, and what is not allowed any more."""
 
     def __init__(
-        self, settings: ToolsSettings, offered: Mapping[str, Tool], turn: Turn, catalogue: Catalogue, live: Live
+        self, settings: ToolsSettings, offered: Mapping[str, Tool], turn: Turn, rights: Rights, live: Live
     ) -> None:
         self._settings = settings
         self._offered = offered
         self._turn = turn
-        self._catalogue = catalogue
+        self._rights = rights
         self._live = live
         self._zone = ZoneInfo(turn.profile.timezone)
 
@@ -56,10 +56,11 @@ class Calls:
         return tool is not None and tool.effect == "read"
 
     async def _together(self, calls: Sequence[Pending]) -> None:
+        here = await self._rights.now()
         starts = [
             Record("tool_start", self._turn.now_ms(), {"step": call.step, "id": call.id, "name": call.name})
             for call in calls
-            if self._why_not(call) is None and not call.was_started
+            if self._why_not(call, here) is None and not call.was_started
         ]
         if starts:
             await self._turn.write(*starts)
@@ -67,15 +68,15 @@ class Calls:
         try:
             async with asyncio.TaskGroup() as group:
                 for call in calls:
-                    group.create_task(self._one(call))
+                    group.create_task(self._one(call, here))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None  # the first says why the others were cancelled
 
-    async def _one(self, call: Pending) -> None:
+    async def _one(self, call: Pending, here: Here) -> None:
         shown = self._shown_name(call)
         line = self._live.step("skill" if call.name == "load_skill" else "tool", shown)
         begun_s = asyncio.get_running_loop().time()
-        result, error = await self._result(call)
+        result, error = await self._result(call, here)
         log(
             logger,
             "tool",
@@ -103,9 +104,10 @@ class Calls:
         self._live.step_done(line, failed=error)
         self._warn(result.records)
 
-    async def _result(self, call: Pending) -> tuple[ToolResult, bool]:
+    async def _result(self, call: Pending, here: Here) -> tuple[ToolResult, bool]:
         """What the model gets, and whether it is an error."""
-        if why := self._why_not(call):
+        if why := self._why_not(call, here):
+            await self._rights.refused(self._turn.actor, here, call.name)
             return ToolResult(why, untrusted=False), True
         tool = self._offered[call.name]
         fitted = self._fitted(tool, call)
@@ -115,15 +117,14 @@ class Calls:
             conversation=self._turn.stored.key.id,
             channel=self._turn.stored.key.channel_id,
             key=stable_key(self._turn.id, str(call.step), call.id),
-            catalogue=self._catalogue,
+            here=here,
+            at_hand=self._rights.at_hand,
             history=tuple(in_context(self._turn.stored.history)),
             id=call.id,
             delivery=self._turn.profile.delivery,
-            room=f"{self._turn.stored.key.connection}/{self._turn.stored.key.channel}",
-            profile=self._turn.profile,
             actor=self._turn.actor,
             language=self._turn.language,
-            notes=Notes(self._turn.mailbox.store),
+            notes=self._rights.notes,
         )
         try:
             async with asyncio.timeout(self._settings.timeout_s):
@@ -148,11 +149,12 @@ class Calls:
         log(logger, "tool broke", level=logging.ERROR, error=error, name=call.name)
         return ToolResult(f"{call.name} failed inside; nothing is known of its outcome.", untrusted=False), True
 
-    def _why_not(self, call: Pending) -> str | None:
+    def _why_not(self, call: Pending, here: Here) -> str | None:
         """Why a call does not run: not allowed, arguments wrong, or begun before by somebody who died."""
         tool = self._offered.get(call.name)
-        if tool is None:
-            return f"There is no tool {call.name!r} here. Tools: {', '.join(sorted(self._offered)) or 'none'}."
+        if tool is None or not allowed(here, tool).allowed:
+            there = sorted(name for name, one in self._offered.items() if allowed(here, one).allowed)
+            return f"There is no tool {call.name!r} here. Tools: {', '.join(there) or 'none'}."
         if narrower := self._narrower(tool):
             return narrower
         if call.bad_input:
@@ -209,6 +211,11 @@ class Calls:
             return tool.skill.id
         wanted = call.input.get("name") if call.name == "load_skill" else None
         return str(wanted)[:80] if wanted else call.name
+
+
+def allowed(here: Here, tool: Tool) -> Verdict:
+    """May the model call this tool here now?"""
+    return may(None, here, SkillUse(tool.skill, "run") if isinstance(tool, ProgramTool) else ToolUse(tool.name))
 
 
 def _names(tool: Tool) -> set[str]:

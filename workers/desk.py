@@ -16,7 +16,7 @@ from typing import Any
 
 from config.profiles import Profile, Queue
 from config.watching import Watched
-from gateway.commands import Done, Said, command_of, find
+from gateway.commands import Done, Outside, Said, command_of, find
 from gateway.conversation.claim import Claim, Claimed, Lost
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox, Stored
@@ -26,11 +26,13 @@ from gateway.events import Actor, Event
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Adapter, Outbound
+from gateway.shelf.notes import Notes
+from gateway.shelf.shelf import Shelf
 from gateway.store import Unreachable
-from skills.library import Shelf
 from workers.agent import Agent, talk_of
 from workers.delivery import Delivery, sent_ref
 from workers.live import Live
+from workers.rights import Rights
 from workers.turn import Ended, Parked, Turn, begin, leftover, rows_for
 
 logger = logging.getLogger(__name__)
@@ -50,6 +52,7 @@ class Desk:
     adapters: Mapping[str, Adapter]
     agent: Agent
     shelf: Shelf
+    notes: Notes
     _errors: Counter[str] = field(default_factory=Counter)
     """How often something nobody understands has happened, by conversation."""
 
@@ -151,15 +154,30 @@ class Desk:
             done = Done(say("command.unknown", turn.language, name=name))
         else:
             waited = sum(record.type == "event" for record in turn.records) > 1
-            done = known.run(Said(event, rest, turn.language, self.mailbox.now_ms(), waited))
+            done = await known.run(
+                Said(
+                    event,
+                    rest,
+                    turn.language,
+                    self.mailbox.now_ms(),
+                    turn=turn.id,
+                    history=turn.stored.history[: turn.state["start"]],
+                    outside=await self._outside(adapter),
+                    waited=waited,
+                )
+            )
         only_for = event.actor.id if done.is_private and not event.is_direct else None
         await self._finish(turn, adapter, done.text, *done.records, notice=True, command=True, only_for=only_for)
 
+    async def _outside(self, adapter: Adapter) -> Outside:
+        return Outside(self.shelf, self.notes, await self.watched.current(), adapter.capabilities.columns)
+
     async def _answer(self, turn: Turn, adapter: Adapter) -> None:
-        library = await self.shelf.current()
+        here = await self.shelf.here(turn.stored.key, await self.watched.current())
+        rights = Rights(self.shelf, self.notes, self.watched, turn.stored.key, here.library)
         live = Live(turn, adapter)
         try:
-            record, text = await self.agent.answer(turn, library.catalogue(turn.profile.skills), live)
+            record, text = await self.agent.answer(turn, here, rights, live)
         except Ended as ended:
             await live.close()
             log(logger, "turn ended", conversation=turn.stored.key.id, turn=turn.id[:8], reason=ended.phrase)

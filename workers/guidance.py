@@ -18,6 +18,7 @@ _GONE: Final[Mapping[Why, str]] = {
     "off": "the skill is switched off here. Do not go by it any more.",
     "untrusted": "nobody here has said that the skill is trusted. Do not go by it any more.",
     "changed": "its files are not those that were trusted. Do not go by it any more.",
+    "gone": "the skill is not there any more. Do not go by it.",
     "unloaded": "it was put away. Load it again if it is needed.",
 }
 

@@ -16,8 +16,9 @@ from workers.context import in_context, spoken
 WAITING_MAX: Final = 3
 """So many skills wait for the person's next message; the newest ones."""
 
-Why = Literal["off", "untrusted", "changed", "unloaded"]
-"""Why a text is no longer sent: switched off, not trusted, not the bytes that were trusted, put away by the model."""
+Why = Literal["off", "untrusted", "changed", "gone", "unloaded"]
+"""Why a text is no longer sent: switched off, not trusted, not the bytes that were trusted, taken away, put away by the
+model."""
 
 
 @dataclass(slots=True)
@@ -147,6 +148,8 @@ class Held:
     """Hash of the whole skill that it came from."""
     is_guidance: bool
     """Else it is data, whoever trusts it."""
+    tier: str = ""
+    """Of guidance: where it came from."""
 
 
 def held(history: Sequence[Record], *, waiting: bool = True) -> tuple[Held, ...]:
@@ -156,7 +159,7 @@ def held(history: Sequence[Record], *, waiting: bool = True) -> tuple[Held, ...]
     waits = [at for each in course.waiting.values() for at in each if waiting]
     texts = (records[at].data for at in sorted([*_in_force(course), *waits]))
     results = (records[at].data for at in course.files if at not in course.withheld)
-    guidance = [Held(data["id"], data["bundle"], True) for data in texts]
+    guidance = [Held(data["id"], data["bundle"], True, data["tier"]) for data in texts]
     files = [Held(data["skill"], data["bundle"], False) for data in results]
     return tuple(dict.fromkeys([*guidance, *files]))
 
@@ -166,12 +169,12 @@ def withhold(
 ) -> tuple[Record, ...]:
     """Records for a turn's start: what may no longer be sent is not sent from there on, one record for each reason.
 
-    What is data stays data when trust ends: only a skill that is off takes it along.
+    What is data stays data when trust ends: only a skill that is off or gone takes it along.
     """
     reasons: dict[str, Why] = {}
     for one in held(history):
         why = why_not(one)
-        if why and (one.is_guidance or why == "off"):
+        if why and (one.is_guidance or why in {"off", "gone"}):
             reasons.setdefault(one.id, why)
     return tuple(
         withheld([name for name in reasons if reasons[name] == why], why, turn=turn, at_ms=at_ms)

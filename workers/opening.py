@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
 import aiohttp
 
 from config.loading import Loaded
+from config.rules import rule_of
 from config.settings import Settings, environment
 from config.watching import Watched
 from gateway import platforms
@@ -21,8 +22,11 @@ from gateway.feed import Feed
 from gateway.files import Files
 from gateway.logs import log
 from gateway.serving import refuse_unfit
+from gateway.shelf.notes import Notes
+from gateway.shelf.packing import Packer
+from gateway.shelf.shelf import Shelf
 from gateway.store import Layout, Store, Unreachable, open_store
-from skills.library import Shelf, roots
+from skills.bundles import Cache
 from skills.programs import Programs
 from workers.agent import Agent
 from workers.desk import Desk
@@ -47,13 +51,14 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
     store = open_store(redis_url, layout, timeout_s=settings.redis.timeout_s)
     feed = Feed(store)
     model = load_model(settings.model)
-    shelf = Shelf(roots(settings.skills))
-    programs = Programs(settings.skills, settings.data / "programs", environment(), loaded.secret_values)
+    folder = settings.data / "skills"
+    shelf = Shelf(store, Cache(folder), rule=rule_of, present=_set(environment()))
+    programs = Programs(settings.skills, folder, environment(), loaded.secret_values)
     try:
         async with aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as http:
             mailbox = Mailbox(store, settings.mailbox)
             await _meet(store, mailbox, settings)
-            await shelf.current()
+            await _first_snapshot(shelf, Packer(store, settings.skills, worker))
             yield Desk(
                 worker=worker,
                 watched=Watched(loaded),
@@ -61,6 +66,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
                 adapters=adapters(loaded, platforms.Outside(http, feed, Files(store), settings.tools.web_fetch)),
                 agent=Agent(settings, model, load_tools(Outside(settings, http)), programs),
                 shelf=shelf,
+                notes=Notes(store),
             )
     finally:
         await model.close()
@@ -85,3 +91,18 @@ async def _meet(store: Store, mailbox: Mailbox, settings: Settings) -> None:
             await asyncio.sleep(PAUSE_S)
         else:
             return
+
+
+async def _first_snapshot(shelf: Shelf, packer: Packer) -> None:
+    """Where no gateway has ever looked at the folders of skills, do it once: without skills no turn should begin.
+
+    Raises `NotADirectoryError`, `Unreachable`.
+    """
+    while (await shelf.look()).number == 0:
+        await packer.step()
+        await asyncio.sleep(0)
+
+
+def _set(variables: Mapping[str, str]) -> frozenset[str]:
+    """The names of variables that have a value."""
+    return frozenset(name for name, value in variables.items() if value)

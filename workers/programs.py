@@ -8,31 +8,28 @@ from collections.abc import Mapping
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from config.profiles import Profile
 from config.settings import Settings
+from gateway.access import Here, SkillUse, may
 from gateway.conversation.records import Record
 from gateway.logs import log
 from skills import parts, programs
 from skills.folders import Skill
-from skills.library import Catalogue
 from skills.programs import Grant, ProgramFailed, Programs
+from workers.rights import Rights
 from workers.tools import Call, Effect, Tool, ToolError, ToolResult
 
 logger = logging.getLogger(__name__)
 
-READ_ON = "read_result"
-"""The tool that pages a long result."""
 
-
-async def program_tools(runs: Programs, settings: Settings, profile: Profile, catalogue: Catalogue) -> list[Tool]:
-    """The programs that a profile lists, of the skills that this channel has."""
+async def program_tools(runs: Programs, settings: Settings, here: Here, rights: Rights) -> list[Tool]:
+    """The programs that may run in a channel, each laid out: a turn runs the versions that it began with."""
     tools: list[Tool] = []
-    grant = Grant(ZoneInfo(profile.timezone), frozenset(profile.program_env))
-    for skill in catalogue.fitting(profile.programs):
-        if skill.program is not None:
+    grant = Grant(ZoneInfo(here.profile.timezone), frozenset(here.profile.program_env))
+    for skill in here.catalogue.fitting(here.profile.programs):
+        if skill.program is not None and may(None, here, SkillUse(skill, "run")).allowed:
             try:
-                await runs.lay_out(skill)
-            except ProgramFailed as error:
+                await rights.at_hand(skill)
+            except ToolError as error:
                 log(logger, "program not laid out", level=logging.WARNING, id=skill.id, reason=str(error))
             tools.append(ProgramTool(runs, settings, skill, grant))
     return tools
@@ -54,8 +51,6 @@ class ProgramTool:
         self._page_bytes = settings.tools.result_max_characters * 9 // 10  # longer ones would be cut in the middle
 
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
-        if self.skill not in call.catalogue:
-            raise ToolError(f"{self.skill.id} is no skill of this channel any more.")
         about: dict[str, Any] = {"id": self.skill.id, "conversation": call.conversation, "call": call.key[:12]}
         sizes = {name: len(str(value)) for name, value in arguments.items()}
         log(logger, "program", **about, arguments=sizes)
@@ -78,7 +73,7 @@ class ProgramTool:
             return ToolResult(text)
         name = call.key[:12]
         record = Record("result", time.time_ns() // 1_000_000, {"id": name, "from": self.skill.id, "text": text})
-        rest = f'{READ_ON}(result="{name}", offset={first.end})'
+        rest = f'read_result(result="{name}", offset={first.end})'
         return ToolResult(
             f"{first.text}\n---\nThe result goes on from character {first.end} of {first.total}: {rest}",
             records=(record,),

@@ -8,15 +8,32 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from config.settings import Language
 from gateway.conversation.records import Record
 from gateway.events import Event
 
+if TYPE_CHECKING:  # intake looks commands up by name, and must not load what they work with
+    from config.loading import Loaded
+    from gateway.shelf.notes import Notes
+    from gateway.shelf.shelf import Shelf
+
 SPOKEN = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:@\S+)?(?:\s+(.*))?\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a command may use of the world."""
+
+    shelf: Shelf
+    notes: Notes
+    loaded: Loaded
+    """Settings and profiles as they are now."""
+    columns: int | None
+    """How wide a table may be in this chat; none: it has no fixed width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +44,11 @@ class Said:
     rest: str
     language: Language
     now_ms: int
+    turn: str
+    """The id of its turn: the same when a command is run again after a crash."""
+    history: Sequence[Record]
+    """What was stored of the conversation before."""
+    outside: Outside
     waited: bool = False
     """Messages that nobody had begun were taken along with it (control commands)."""
 
@@ -45,7 +67,8 @@ class Command(Protocol):
     """What a module in this package offers."""
 
     CONTROL: bool
-    run: Callable[[Said], Done]
+    run: Callable[[Said], Awaitable[Done]]
+    """It may run again after a crash: what it changes is named by the turn."""
 
 
 def names() -> list[str]:

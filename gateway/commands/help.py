@@ -8,6 +8,6 @@ from gateway.phrases import say
 CONTROL = False
 
 
-def run(said: Said) -> Done:
+async def run(said: Said) -> Done:
     lines = (f"- `/{name}` {say(f'command.{name}.summary', said.language)}" for name in names())
     return Done(say("command.help", said.language, commands="\n".join(lines)))

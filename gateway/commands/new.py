@@ -9,5 +9,5 @@ from gateway.phrases import say
 CONTROL = False
 
 
-def run(said: Said) -> Done:
+async def run(said: Said) -> Done:
     return Done(say("conversation.new", said.language), (Record("cleared", said.now_ms),))

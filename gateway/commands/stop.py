@@ -8,5 +8,5 @@ from gateway.phrases import say
 CONTROL = True
 
 
-def run(said: Said) -> Done:
+async def run(said: Said) -> Done:
     return Done(say("turn.stopped" if said.waited else "turn.nothing_to_stop", said.language))

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from skills.library import CHECK_EVERY_S
+from gateway.shelf.packing import LOOK_EVERY_S
 from tests.end_to_end.conftest import Stage
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says
@@ -109,7 +109,7 @@ async def test_a_new_version_counts_from_the_next_turn(stage: Stage, tmp_path: P
     said = await stage.slack.say(stage.hook, "one")
     await stage.slack.until(lambda: "done" in "".join(stage.posts()))
     assert "old {" in results(stage.model.asked[-1])[0]["content"]
-    await until(lambda: time.time() > (folder / "main.py").stat().st_mtime + CHECK_EVERY_S)
+    await until(lambda: time.time() > (folder / "main.py").stat().st_mtime + 2 * LOOK_EVERY_S)
     await stage.slack.say(stage.hook, "two", thread_ts=said.ts)
     await stage.slack.until(lambda: "".join(stage.posts()).count("done") == 2)
     assert "newer {" in results(stage.model.asked[-1])[1]["content"]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from config.settings import SkillsSettings
-from skills import contents, ids, library, seal
+from skills import contents, ids, seal
 from skills.folders import Content, Root, Skill, skill_of
-from skills.library import BUILTIN, Library, Shelf, SkillNotFound, resolve, roots, scan, verify
+from skills.library import BUILTIN, Found, Library, SkillNotFound, look, resolve, roots, scan, verify
 
 
 def write(root: Path, id_: str, *, description: str = "Does it.", body: str = "Do it.\n", more: str = "") -> Path:
@@ -354,37 +354,39 @@ def test_a_root_that_is_gone_keeps_its_skills_and_a_missing_one_is_an_error(tmp_
         org(root)
 
 
-async def test_the_shelf_follows_the_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def looked(root: Path, before: Found | None = None) -> Found:
+    return look([Root("org", root)], before)
+
+
+def test_a_change_is_seen_and_no_change_is_none(tmp_path: Path) -> None:
     folder = write(tmp_path, "report")
-    shelf = Shelf([Root("org", tmp_path)])
-    first = await shelf.current()
+    first = looked(tmp_path)
+    assert not first.is_changed()
     write(tmp_path, "report", body="Changed.\n")
-    assert await shelf.current() is first, "looked again within the second"
-    monkeypatch.setattr(library, "CHECK_EVERY_S", 0.0)
-    second = await shelf.current()
-    assert contents.body(second.skills["report"]) == "Changed.\n"
-    assert await shelf.current() is second
+    assert first.is_changed()
+    second = looked(tmp_path, first)
+    assert [contents.body(skill) for skill in second.skills] == ["Changed.\n"]
     (folder / "references").mkdir()
-    third = await shelf.current()
+    assert second.is_changed()
+    third = looked(tmp_path, second)
     (folder / "references" / "a.md").write_text("x")
-    fourth = await shelf.current()
-    assert third.number == second.number
-    assert set(fourth.skills["report"].files) == {"references/a.md"}
+    fourth = looked(tmp_path, third)
+    assert third.skills[0].hash == second.skills[0].hash
+    assert set(fourth.skills[0].files) == {"references/a.md"}
     write(tmp_path, "more/one")
-    assert names(await shelf.current()) == ["more/one", "report"]
+    assert fourth.is_changed()
     shutil.rmtree(folder)
-    assert names(await shelf.current()) == ["more/one"]
+    assert [skill.id for skill in looked(tmp_path, fourth).skills] == ["more/one"]
 
 
-async def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "CHECK_EVERY_S", 0.0)
+def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
     file = write(tmp_path, "report", body="one\n") / "SKILL.md"
     before = file.stat()
-    shelf = Shelf([Root("org", tmp_path)])
-    await shelf.current()
+    first = looked(tmp_path)
     write(tmp_path, "report", body="two\n")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert contents.body((await shelf.current()).skills["report"]) == "two\n"
+    assert first.is_changed()
+    assert contents.body(looked(tmp_path, first).skills[0]) == "two\n"
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,14 @@ from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
 from gateway.platforms import Capabilities
+from gateway.shelf.notes import Notes
 from gateway.store import Store
 from skills.folders import Root, Skill
 from skills.library import scan
 from tests.gateway.conversation.world import now_ms
 from tests.harness.processes import until
 from tests.skills.test_library import write
+from tests.workers.places import Fixed, place
 from tests.workers.records import WHERE, answer, skill, use
 from workers.calls import Calls, cut
 from workers.live import Live
@@ -77,16 +79,19 @@ async def turn(store: Store) -> Turn:
     return made
 
 
-async def play(turn: Turn, tools: list[Tool], *uses: dict[str, Any], **settings: Any) -> list[Record]:
+async def play(
+    turn: Turn, tools: list[Tool], *uses: dict[str, Any], rights: Fixed | None = None, **settings: Any
+) -> list[Record]:
     """The model has asked for these; run what has no result. The turn's records of results, as stored."""
     if uses:
         await turn.write(answer(1, *uses, stop_reason="tool_use"))
     move = next_move(turn.records)
     assert isinstance(move, Run)
-    library = scan([])
+    if rights is None:
+        rights = Fixed(place(scan([]), Profile(name="p", tools=[tool.name for tool in tools])))
     live = Live(turn, Quiet())  # type: ignore[arg-type]
     offered = {tool.name: tool for tool in tools}
-    await Calls(ToolsSettings(**settings), offered, turn, library.catalogue([]), live).run(move.calls)
+    await Calls(ToolsSettings(**settings), offered, turn, rights, live).run(move.calls)  # type: ignore[arg-type]
     stored = await turn.mailbox.load(turn.claim.conversation)
     return [record for record in stored.history if record.type == "tool_result"]
 
@@ -98,6 +103,18 @@ async def test_what_is_not_offered_is_refused_and_not_run(turn: Turn) -> None:
     assert [result.data["error"] for result in results] == [True] * 5
     assert all("There is no tool" in result.data["text"] for result in results)
     assert not tool.ran
+
+
+async def test_what_is_not_allowed_any_more_is_refused_and_noted(turn: Turn) -> None:
+    tool, other = Hammer(), Hammer(effect="idempotent")
+    rights = Fixed(place(scan([]), Profile(name="p", tools=[other.name])))
+    results = await play(
+        turn, [tool, other], use("t1", tool.name, times=1), use("t2", other.name, times=1), rights=rights
+    )
+    assert [bool(result.data.get("error")) for result in results] == [True, False]
+    assert f"Tools: {other.name}." in results[0].data["text"], "what is not allowed any more is not named either"
+    assert not tool.ran
+    assert rights.refusals == [("u", tool.name)]
 
 
 async def test_all_wrong_arguments_are_named_at_once(turn: Turn) -> None:
@@ -325,11 +342,12 @@ async def test_a_tool_hears_where_and_for_whom_it_runs_and_the_model_says_nothin
         return "hit"
 
     tool.does = listen
-    await play(turn, [tool], use("t1", tool.name, times=1))
+    here = place(scan([]), Profile(name="p", tools=[tool.name]))
+    rights = Fixed(here, notes=Notes(turn.mailbox.store))
+    await play(turn, [tool], use("t1", tool.name, times=1), rights=rights)
 
     (call,) = heard
     assert (call.conversation, call.channel) == (WHERE.id, WHERE.channel_id)
-    assert call.room == f"{WHERE.connection}/{WHERE.channel}"
+    assert (call.here, call.room, call.profile) == (here, here.room, here.profile)
     assert call.actor == Actor("u")
-    assert call.notes is not None
-    assert await call.notes.read(call.channel, "web", "references/a.md") == ()
+    assert call.notes is rights.notes

@@ -122,7 +122,7 @@ def test_a_turns_start_withholds_what_is_not_allowed_any_more(delivery: str) -> 
         True,
     ]
     assert withhold(history, lambda one: why.get(one.id), turn="three", at_ms=8) == ()
-    assert held(history)[0] == Held("fine", "b", is_guidance=True)
+    assert held(history)[0] == Held("fine", "b", is_guidance=True, tier="org")
     assert withhold(history, lambda one: "off" if one.id == "data" else None, turn="t", at_ms=9)[0].data["ids"] == [
         "data"
     ]

@@ -11,38 +11,32 @@ import pytest
 
 from config.profiles import Profile
 from config.settings import Settings
+from gateway.access import Here
 from gateway.conversation.records import Record
-from skills.library import Catalogue
+from skills.library import Library
 from tests.skills.test_library import write
-from tests.skills.test_programs import ECHO, OPEN, library, programs, write_program
+from tests.skills.test_programs import OPEN, library, programs, write_program
+from tests.workers.places import Fixed, call, place
 from workers.programs import ProgramTool, program_tools
-from workers.tools import Call, Outside, ToolError, ToolResult
+from workers.tools import Outside, ToolError, ToolResult
 from workers.tools.read_result import Tool as ReadResult
-
-
-def catalogue(root: Path, *patterns: str) -> Catalogue:
-    return library(root).catalogue(patterns or ["*"])
 
 
 async def offered(
     tmp_path: Path, *patterns: str, skills: tuple[str, ...] = ("*",), **settings: Any
-) -> tuple[list[ProgramTool], Catalogue]:
+) -> tuple[list[ProgramTool], Here]:
     """The programs of a channel, and the skills it has."""
-    profile = Profile(programs=list(patterns), program_env=["CITY"], timezone="Asia/Shanghai")
+    profile = Profile(skills=list(skills), programs=list(patterns), program_env=["CITY"], timezone="Asia/Shanghai")
+    here = place(library(tmp_path / "skills"), profile)
     made = Settings.model_validate(settings)
-    found = catalogue(tmp_path / "skills", *skills)
-    tools = await program_tools(programs(tmp_path), made, profile, found)
-    return [tool for tool in tools if isinstance(tool, ProgramTool)], found
+    tools = await program_tools(programs(tmp_path), made, here, Fixed(here))  # type: ignore[arg-type]
+    return [tool for tool in tools if isinstance(tool, ProgramTool)], here
 
 
 async def run(tmp_path: Path, source: str, arguments: dict[str, Any] | None = None, **settings: Any) -> ToolResult:
     write_program(tmp_path / "skills", "report", source)
     (tool,), found = await offered(tmp_path, "*", **settings)
     return await tool.run(arguments or {}, call(found))
-
-
-def call(found: Catalogue, *history: Record) -> Call:
-    return Call("conversation", "channel", "k" * 64, found, history)
 
 
 async def test_a_program_is_offered_only_where_the_profile_lists_it_and_the_channel_has_the_skill(
@@ -85,13 +79,6 @@ async def test_a_failure_is_an_error_for_the_model(tmp_path: Path) -> None:
     assert "secret_line" not in str(caught.value)
 
 
-async def test_a_skill_that_the_channel_has_no_more_does_not_run(tmp_path: Path) -> None:
-    write_program(tmp_path / "skills", "report", ECHO)
-    (tool,), _ = await offered(tmp_path, "report")
-    with pytest.raises(ToolError, match="no skill of this channel any more"):
-        await tool.run({}, call(catalogue(tmp_path / "skills", "other")))
-
-
 @pytest.mark.sandbox
 async def test_a_long_result_is_read_page_by_page_and_the_pages_are_the_result(tmp_path: Path) -> None:
     source = "def run(p): return '\\n'.join(f'第 {n} 行' for n in range(400))"
@@ -109,7 +96,7 @@ async def test_a_long_result_is_read_page_by_page_and_the_pages_are_the_result(t
             pages.append(page)
             offset = int(hint.partition("offset=")[2].rstrip(")"))
             text = (
-                await reader.run({"result": record.data["id"], "offset": offset}, call(Catalogue({}, {}), record))
+                await reader.run({"result": record.data["id"], "offset": offset}, call(place(Library({})), [record]))
             ).text
     assert record.data["id"] in hint
     assert "".join([*pages, text]) == whole
@@ -121,7 +108,7 @@ async def test_a_result_that_is_not_there_is_an_error_that_names_what_is() -> No
     async with aiohttp.ClientSession() as http:
         reader = ReadResult(Outside(Settings(), http))
         with pytest.raises(ToolError, match=r"'nope'.*There are: abc"):
-            await reader.run({"result": "nope"}, call(Catalogue({}, {}), record))
+            await reader.run({"result": "nope"}, call(place(Library({})), [record]))
         with pytest.raises(ToolError, match="offset 9 is outside"):
-            await reader.run({"result": "abc", "offset": 9}, call(Catalogue({}, {}), record))
-        assert (await reader.run({"result": "abc"}, call(Catalogue({}, {}), record))).text == "words"
+            await reader.run({"result": "abc", "offset": 9}, call(place(Library({})), [record]))
+        assert (await reader.run({"result": "abc"}, call(place(Library({})), [record]))).text == "words"

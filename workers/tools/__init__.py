@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
-from config.profiles import Profile
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     import aiohttp
 
-    from config.profiles import Delivery
+    from config.profiles import Delivery, Profile
     from config.settings import Language, Settings
+    from gateway.access import Here
     from gateway.conversation.records import Record
     from gateway.events import Actor
     from gateway.shelf.notes import Notes
@@ -56,23 +55,36 @@ class Call:
     channel: str
     key: str
     """The same whenever this very call is repeated: hash of turn, step and call."""
-    catalogue: Catalogue
-    """The skills of this channel, in the turn's snapshot."""
+    here: Here
+    """What holds in the channel at this moment, over the turn's snapshot."""
     history: tuple[Record, ...]
     """What is in context, batch included so far."""
+    at_hand: Callable[[Skill], Awaitable[Skill]]
+    """The same skill with its files on this machine. Raises `ToolError`."""
     id: str = ""
     """Of the call itself, as the model gave it."""
     delivery: Delivery = "message"
     """How the text of a skill reaches the model here."""
-    room: str = ""
-    """`connection/channel`."""
-    profile: Profile = field(default_factory=Profile)
     actor: Actor | None = None
     """On whose behalf."""
     language: Language = "en"
     """Of what people are shown."""
     notes: Notes | None = None
     """What was written back to skills; none where there is no Redis."""
+
+    @property
+    def room(self) -> str:
+        """`connection/channel`."""
+        return self.here.room
+
+    @property
+    def profile(self) -> Profile:
+        return self.here.profile
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The skills of this channel."""
+        return self.here.catalogue
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,11 @@ from skills.folders import Root
 from skills.index import lay_out
 from skills.library import BUILTIN, scan
 from tests.skills.test_library import write
+from tests.workers.places import call, place
 from workers.models import Answer, Request, TextDelta
 from workers.models.rehearsal import Rehearsal, open_model
 from workers.rendering import messages, prompt
-from workers.tools import Call, Outside, Tool, ToolError, ToolResult, current_time, load_skill, web_fetch
+from workers.tools import Outside, Tool, ToolError, ToolResult, current_time, load_skill, web_fetch
 
 
 @dataclass
@@ -38,8 +39,8 @@ class Talk:
     pieces: list[str] = field(default_factory=list)
 
     def request(self) -> Request:
-        catalogue = scan([Root("builtin", BUILTIN), Root("org", self.root)]).catalogue(["*"])
-        made = prompt("You are deskmate.", lay_out(catalogue, 4_000).text, self.tools)
+        here = place(scan([Root("builtin", BUILTIN), Root("org", self.root)]))
+        made = prompt("You are deskmate.", lay_out(here.catalogue, 4_000).text, self.tools)
         system = [{"type": "text", "text": made.system}]
         return Request("rehearsal", system, messages(self.records), list(made.tools), 4_096)
 
@@ -90,9 +91,9 @@ class Talk:
             if arguments["url"] not in self.pages:
                 raise ToolError("404 Not Found\nNothing is there.")
             return ToolResult(f"Title: A page\nURL: {arguments['url']}\n\n{self.pages[arguments['url']]}")
-        catalogue = scan([Root("builtin", BUILTIN), Root("org", self.root)]).catalogue(["*"])
+        here = place(scan([Root("builtin", BUILTIN), Root("org", self.root)]))
         [tool] = [one for one in self.tools if one.name == name]
-        return await tool.run(arguments, Call("c", "r", "k", catalogue, tuple(self.records)))
+        return await tool.run(arguments, call(here, self.records))
 
 
 @pytest.fixture

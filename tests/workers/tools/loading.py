@@ -12,16 +12,18 @@ from typing import Any
 import aiohttp
 import pytest
 
-from config.profiles import Delivery
+from config.profiles import Delivery, Profile
 from config.settings import Settings, SkillsSettings
 from gateway.conversation.records import Record
 from skills.folders import Root
 from skills.library import scan
 from tests.harness.messages_rules import problem
+from tests.workers.places import call as a_call
+from tests.workers.places import place
 from tests.workers.records import answer, said, use
 from workers.context import in_context
 from workers.rendering import messages
-from workers.tools import Call, Outside, ToolError, ToolResult, load_skill, unload_skill
+from workers.tools import Outside, ToolError, ToolResult, load_skill, unload_skill
 
 
 @dataclass
@@ -57,9 +59,8 @@ class Loading:
     async def _run(self, call_id: str, name: str, arguments: dict[str, Any]) -> ToolResult | ToolError:
         outside = Outside(Settings(skills=self.settings), self.http)
         tool = load_skill.Tool(outside) if name == "load_skill" else unload_skill.Tool(outside)
-        catalogue = scan([Root("org", self.root)]).catalogue(self.patterns)
-        context = tuple(in_context(self.history))
-        call = Call("conversation", "channel", "key", catalogue, context, call_id, self.delivery)
+        here = place(scan([Root("org", self.root)]), Profile(name="p", skills=list(self.patterns)))
+        call = a_call(here, in_context(self.history), id=call_id, delivery=self.delivery)
         data: dict[str, Any] = {"step": 1, "id": call_id, "name": name}
         try:
             result = await tool.run(arguments, call)

@@ -7,19 +7,21 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from config.profiles import Profile
 from config.settings import Settings
 from skills.folders import Root
 from skills.library import scan
 from tests.skills.test_library import write
-from workers.tools import Call, Outside, ToolError, ToolResult
+from tests.workers.places import call, place
+from workers.tools import Outside, ToolError, ToolResult
 from workers.tools.find_skills import Tool
 
 
 async def find(root: Path, query: str, *patterns: str, room: int = 30_000) -> ToolResult:
-    catalogue = scan([Root("org", root)]).catalogue(patterns or ["*"])
+    here = place(scan([Root("org", root)]), Profile(name="p", skills=list(patterns or ["*"])))
     async with aiohttp.ClientSession() as http:
         tool = Tool(Outside(Settings.model_validate({"tools": {"result_max_characters": room}}), http))
-        return await tool.run({"query": query}, Call("conversation", "channel", "key", catalogue, ()))
+        return await tool.run({"query": query}, call(here))
 
 
 async def test_hits_are_lines_as_in_the_list_with_their_whole_descriptions(tmp_path: Path) -> None:

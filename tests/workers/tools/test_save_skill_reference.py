@@ -20,6 +20,8 @@ from gateway.store import Store
 from skills.folders import Root
 from skills.library import scan
 from tests.skills.test_library import write
+from tests.workers.places import call as a_call
+from tests.workers.places import place
 from workers.tools import Call, Outside, ToolError, ToolResult
 from workers.tools.load_skill import Tool as LoadSkill
 from workers.tools.save_skill_reference import Tool
@@ -47,17 +49,9 @@ class Channel:
         return (await LoadSkill(self.outside).run({"name": "web", **arguments}, self.call())).text
 
     def call(self) -> Call:
-        return Call(
-            "conversation",
-            self.id,
-            secrets.token_hex(12),
-            scan([Root("org", self.root)]).catalogue(self.patterns),
-            (),
-            room="slack-main/C1",
-            profile=self.profile,
-            actor=Actor("U1", "Max"),
-            notes=self.notes,
-        )
+        profile = self.profile.model_copy(update={"skills": list(self.patterns)})
+        here = place(scan([Root("org", self.root)]), profile, channel_id=self.id)
+        return a_call(here, key=secrets.token_hex(12), actor=Actor("U1", "Max"), notes=self.notes)
 
     async def accept(self) -> None:
         (note,) = await self.notes.list(self.id, "waiting")

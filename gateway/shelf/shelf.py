@@ -1,0 +1,243 @@
+"""The shelf: what holds in a channel, as Redis says it at the moment of asking; and the changes that people make to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from config.loading import Loaded
+from config.profiles import Profile
+from gateway.access import Here
+from gateway.conversation.key import ConversationKey
+from gateway.logs import log
+from gateway.shelf.decisions import (
+    Decisions,
+    Installed,
+    Switch,
+    bundle_field,
+    scope_of,
+    switch_field,
+    trust_field,
+    written,
+)
+from gateway.shelf.stock import Stock
+from gateway.store import Refused, Store, script_of
+from skills.bundles import Cache
+from skills.folders import Content, Skill
+from skills.library import Catalogue, Library
+from skills.needs import unmet
+
+logger = logging.getLogger(__name__)
+
+CHANNELS_KEPT: Final = 10_000
+TELL_S: Final = 60.0
+RELOAD_WAIT_S: Final = 8.0
+RELOAD_LOOK_S: Final = 0.1
+
+
+class NobodyPacks(Exception):
+    """No process looks at the folders of skills now."""
+
+
+class Changed(Exception):
+    """Another bundle has taken the place of the one that was meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Who changes something, for the audit log."""
+
+    id: str
+    """The same when the same change is tried again."""
+    who: str
+    """`connection/id`, or `operator`."""
+    room: str
+    """`connection/channel`; empty for the whole organisation."""
+    rule: str
+    """What allowed it."""
+    at_ms: int = 0
+
+    def line(self, what: str, thing: str) -> str:
+        told = {"who": self.who, "channel": self.room, "what": what, "thing": thing, "rule": self.rule}
+        return json.dumps(told, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look found."""
+
+    number: int
+    hash: str
+    wanted: int
+    done: int
+    org: Decisions
+    own: Decisions
+
+
+class Shelf:
+    """One a process. What was read is kept as long as Redis says that it is still the same."""
+
+    def __init__(
+        self,
+        store: Store,
+        cache: Cache,
+        *,
+        rule: Callable[[Loaded, Profile, str, str], str],
+        present: Collection[str],
+    ) -> None:
+        self.stock = Stock(store, cache)
+        self._store = store
+        self._rule = rule
+        self._present = present
+        self._org = Decisions()
+        self._own: OrderedDict[str, Decisions] = OrderedDict()
+        self._heres: OrderedDict[str, tuple[Library, Here]] = OrderedDict()
+        self._catalogues: tuple[Library, dict[Any, Catalogue]] = (Library({}), {})
+        self._told_s = -TELL_S
+
+    async def here(self, key: ConversationKey, loaded: Loaded) -> Here:
+        """What holds in a channel now. Where the decisions can't be read, no skill is on. Raises `Unreachable`."""
+        profile = loaded.profile_for(key.connection, key.channel)
+        base, library = Library({}), Library({})
+        waiting: Mapping[str, Skill] = {}
+        seen = Seen(0, "", 0, 0, Decisions(), Decisions())
+        is_readable = True
+        try:
+            seen = await self.look(key.channel_id)
+            base = await self.stock.library(seen.number, seen.hash, seen.org)
+            made_of, known = self._heres.get(key.channel_id, (None, None))
+            if known and made_of is base and (known.org, known.own, known.profile) == (seen.org, seen.own, profile):
+                return known
+            library, waiting = await self.stock.with_channel(seen.own)
+        except (Refused, ValueError) as error:
+            self._tell_unreadable(error)
+            is_readable = False
+        if self._catalogues[0] is not base:
+            self._catalogues = (base, {})
+        here = Here(
+            room=f"{key.connection}/{key.channel}",
+            channel_id=key.channel_id,
+            profile=profile,
+            rule=lambda name, value: self._rule(loaded, profile, name, value),
+            library=library,
+            org=seen.org,
+            own=seen.own,
+            waiting=waiting,
+            new_skills=loaded.settings.skills.new_skills,
+            unmet=self._unmet,
+            is_readable=is_readable,
+            catalogues=self._catalogues[1] if library is base else {},
+        )
+        if is_readable:
+            self._heres[key.channel_id] = (base, here)
+            if len(self._heres) > CHANNELS_KEPT:
+                self._heres.popitem(last=False)
+        return here
+
+    def _unmet(self, skill: Skill, profile: Profile) -> str | None:
+        missing = unmet(skill.head, profile.program_env, self._present)
+        return str(missing) if missing else None
+
+    async def look(self, channel_id: str = "") -> Seen:
+        """One look, in one script. Raises `Unreachable`, and `ValueError` for decisions that nobody understands."""
+        known = self._own.get(channel_id, Decisions())
+        number, hash_, wanted, done, org, own = await self._run("look", channel_id, self._org.revision, known.revision)
+        if org[1] is not None:
+            self._org = Decisions.read(org[0].decode(), _fields(org[1]))
+        if own[1] is not None:
+            known = Decisions.read(own[0].decode(), _fields(own[1]))
+        if channel_id:
+            self._own[channel_id] = known
+            self._own.move_to_end(channel_id)
+            if len(self._own) > CHANNELS_KEPT:
+                self._own.popitem(last=False)
+        return Seen(number, hash_.decode(), wanted, done, self._org, known)
+
+    async def at_hand(self, skill: Skill) -> Skill:
+        """The same skill, its files on this machine. Raises `stock.Gone`, `Unreachable`."""
+        await self.stock.at_hand(skill)
+        return skill
+
+    async def note(self, who: str, room: str, what: str, thing: str, rule: str) -> None:
+        """A line in the audit log about something that changed nothing. Raises `Unreachable`."""
+        await self._run("audit", Said("", who, room, rule).line(what, thing), "", "")
+
+    def _tell_unreadable(self, error: Exception) -> None:
+        now_s = time.monotonic()
+        if now_s - self._told_s >= TELL_S:
+            self._told_s = now_s
+            log(
+                logger,
+                "switches can't be read: no skill is on",
+                level=logging.ERROR,
+                reason=f"{type(error).__name__}: {error}",
+                advice=f"look at the keys {self._store.layout.skills_root}:org and :ch:*",
+            )
+
+    # ---- changes ----
+
+    async def switch(self, scope: str, skill_id: str, to: Switch | None, said: Said) -> None:
+        """Switch a skill for a scope (`ORG`, or `scope_of` a channel); none: as if nobody ever had. Raises `Unreachable`."""
+        value = "" if to is None else written(said.who, said.at_ms, to=to)
+        await self._decide(said, scope, switch_field(skill_id), value, (f"skill {to or 'unset'}", skill_id))
+
+    async def trust(self, channel_id: str, skill: Skill, said: Said) -> None:
+        """Say that exactly these bytes are trusted in a channel. Raises `Changed` if they are not what is there now."""
+        await self._decide(
+            said,
+            scope_of(channel_id),
+            trust_field(skill.id, skill.hash),
+            written(said.who, said.at_ms),
+            ("skill trust", f"{skill.id} {skill.hash}"),
+            (bundle_field(skill.id), skill.hash),
+        )
+
+    async def add(self, scope: str, skill: Skill, contents: Mapping[str, Content], said: Said) -> None:
+        """Add a bundle, or put it in the place of the one that has its id. Raises `Unreachable`."""
+        value = written(said.who, said.at_ms, id=skill.id, bundle=skill.hash)
+        while True:
+            await self.stock.put(skill.hash, contents)
+            try:
+                await self._decide(
+                    said, scope, bundle_field(skill.id), value, ("skill add", f"{skill.id} {skill.hash}")
+                )
+            except Changed:
+                continue  # it ran out between the two
+            return
+
+    async def remove(self, scope: str, installed: Installed, said: Said) -> None:
+        """Take away a bundle that was added. Its switch and its trust stay. Raises `Changed`, `Unreachable`."""
+        where = (bundle_field(installed.id), installed.bundle)
+        await self._decide(said, scope, where[0], "", ("skill remove", f"{installed.id} {installed.bundle}"), where)
+
+    async def reload(self, said: Said) -> Seen:
+        """Have the folders looked at again, and wait until that is published. Raises `NobodyPacks`, `Unreachable`."""
+        wish = await self._run("want", said.id)
+        deadline_s = time.monotonic() + RELOAD_WAIT_S
+        while time.monotonic() < deadline_s:
+            seen = await self.look()
+            if seen.done >= wish:
+                return seen
+            await asyncio.sleep(RELOAD_LOOK_S)
+        raise NobodyPacks("no gateway runs that looks at skills.folder")
+
+    async def _decide(  # a row of fields, as the script takes them
+        self, said: Said, scope: str, field: str, value: str, told: tuple[str, str], *conditions: tuple[str, str]
+    ) -> None:
+        flat = [text for one in conditions for text in one]
+        verdict, _ = await self._run("decide", said.id, scope, field, value, said.line(*told), len(conditions), *flat)
+        if verdict not in {b"OK", b"DONE"}:
+            raise Changed(told[1])
+
+    async def _run(self, name: str, *arguments: str | bytes | float) -> Any:
+        return await self._store.run(script_of("gateway.shelf", name), self._store.layout.skills_root, *arguments)
+
+
+def _fields(flat: Sequence[bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in zip(flat[::2], flat[1::2], strict=True)}

@@ -1,0 +1,158 @@
+"""Stock: skills as they lie in Redis, read once by each process and laid out on its disk when somebody needs their files."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.access import CHANNEL
+from gateway.logs import log
+from gateway.shelf.decisions import Decisions
+from gateway.shelf.snapshot import Entry, Snapshot
+from gateway.store import Store, reading, script_of
+from skills import bundles, ids
+from skills.bundles import BrokenBundle, Cache
+from skills.document import BrokenSkill
+from skills.folders import Content, Fault, Skill, skill_of
+from skills.library import Library, resolve
+
+logger = logging.getLogger(__name__)
+
+FETCHED_AT_ONCE: Final = 64
+
+
+class Gone(Exception):
+    """Redis does not hold this bundle any more."""
+
+
+class Stock:
+    """One a process."""
+
+    def __init__(self, store: Store, cache: Cache) -> None:
+        self._store = store
+        self._cache = cache
+        self._made_of: tuple[int, str, str] | None = None
+        """Snapshot, its hash, and the organisation's revision that `_library` was made of."""
+        self._library = Library({})
+        self._in_order: Sequence[Skill] = ()
+        """Whatever the organisation has, earlier tiers first."""
+        self._faults: tuple[Fault, ...] = ()
+        self._snapshot = Snapshot((), (), ())
+        self._skills: dict[tuple[str, str, str], Skill] = {}
+        """By tier, id and bundle."""
+        self._reading = asyncio.Lock()
+
+    async def library(self, number: int, hash_: str, org: Decisions) -> Library:
+        """What the organisation has: the snapshot, and bundles that were added for all. Raises `Unreachable`, `ValueError`."""
+        wanted = (number, hash_, org.revision)
+        async with self._reading:
+            if wanted != self._made_of:
+                if self._made_of is None or self._made_of[:2] != wanted[:2]:
+                    self._snapshot = await self._read(number)
+                added = [Entry("org", one.id, one.bundle, "", ()) for one in org.installed.values()]
+                entries = self._snapshot.entries
+                known, faults = await self._known([*entries, *added])
+                self._skills = known
+                ordered = [*sorted(entries, key=lambda one: one.tier != "builtin"), *added]
+                self._in_order = [known[_name(one)] for one in ordered if _name(one) in known]
+                self._faults = (*self._snapshot.faults, *faults)
+                self._library = await asyncio.to_thread(
+                    resolve, [self._in_order], self._faults, self._snapshot.warnings
+                )
+                self._made_of = wanted
+        return self._library
+
+    async def with_channel(self, own: Decisions) -> tuple[Library, Mapping[str, Skill]]:
+        """The library with a channel's bundles: the trusted ones are its last tier, the others, by `ids.key`, wait."""
+        if not own.installed:
+            return self._library, {}
+        entries = [Entry(CHANNEL, one.id, one.bundle, "", ()) for one in own.installed.values()]
+        known, faults = await self._known(entries)
+        trusted = [one for one in known.values() if own.trusts(one.id, one.hash)]
+        waiting = {ids.key(one.id): one for one in known.values() if not own.trusts(one.id, one.hash)}
+        library = await asyncio.to_thread(
+            resolve, [self._in_order, trusted], [*self._faults, *faults], self._snapshot.warnings
+        )
+        return library, waiting
+
+    async def at_hand(self, skill: Skill) -> Path:
+        """The folder on this machine where a skill's files lie, laid out now if nobody has.
+
+        Raises `Gone`, `BrokenBundle`, `OSError` where the disk takes nothing, `Unreachable`.
+        """
+        if place := await asyncio.to_thread(self._cache.place, skill.hash):
+            return place
+        raw = (await self._fetch([skill.hash]))[0]
+        if raw is None:
+            raise Gone(f"{skill.id} {skill.hash[:8]} is not in Redis any more")
+        return await asyncio.to_thread(self._lay_out, skill.hash, raw)
+
+    def _lay_out(self, bundle: str, raw: bytes) -> Path:
+        return self._cache.lay_out(bundle, bundles.unpack(raw))
+
+    async def contents(self, bundle: str) -> Mapping[str, Content]:
+        """All files of a bundle. Raises `Gone`, `BrokenBundle`, `Unreachable`."""
+        raw = (await self._fetch([bundle]))[0]
+        if raw is None:
+            raise Gone(f"{bundle[:8]} is not in Redis any more")
+        return await asyncio.to_thread(bundles.unpack, raw)
+
+    async def put(self, bundle: str, contents: Mapping[str, Content]) -> None:
+        """Keep a bundle, for a day until somebody names it. Raises `Unreachable`."""
+        packed = await asyncio.to_thread(bundles.pack, contents)
+        await self._store.run(script_of("gateway.shelf", "put"), self._store.layout.skills_root, bundle, packed)
+
+    async def _read(self, number: int) -> Snapshot:
+        if number == 0:
+            return Snapshot((), (), ())
+        with reading():
+            text = await self._store.redis.get(f"{self._store.layout.skills_root}:snapshot:{number}")
+        if text is None:
+            raise ValueError(f"snapshot {number} is not there")
+        return await asyncio.to_thread(Snapshot.load, text)
+
+    async def _known(self, entries: Sequence[Entry]) -> tuple[dict[tuple[str, str, str], Skill], list[Fault]]:
+        """The skills of these entries; those that are new are read from Redis."""
+        known = {_name(one): self._skills[_name(one)] for one in entries if _name(one) in self._skills}
+        new = [one for one in entries if _name(one) not in known]
+        faults: list[Fault] = []
+        for at in range(0, len(new), FETCHED_AT_ONCE):
+            some = new[at : at + FETCHED_AT_ONCE]
+            fetched = await self._fetch([one.bundle for one in some])
+            for entry, made in zip(some, await asyncio.to_thread(self._made, some, fetched), strict=True):
+                if isinstance(made, Skill):
+                    known[_name(entry)] = made
+                else:
+                    faults.append(made)
+                    log(logger, "skill can't be used", level=logging.WARNING, id=entry.id, reason=str(made))
+        return known, faults
+
+    def _made(self, entries: Sequence[Entry], fetched: Sequence[bytes | None]) -> list[Skill | Fault]:
+        return [self._skill(entry, raw) for entry, raw in zip(entries, fetched, strict=True)]
+
+    def _skill(self, entry: Entry, raw: bytes | None) -> Skill | Fault:
+        place = self._cache.folder / entry.bundle
+        try:
+            if raw is None:
+                raise BrokenBundle("its bundle is not in Redis")
+            skill = skill_of(entry.id, entry.tier, place, bundles.unpack(raw), entry.warnings)
+            if skill.hash != entry.bundle:
+                raise BrokenBundle("its bundle is not what its hash says")
+        except BrokenSkill as error:
+            return Fault(entry.id, entry.tier, Path(entry.place), error.kind, error.reason, error.line)
+        except BrokenBundle as error:
+            return Fault(entry.id, entry.tier, Path(entry.place), "bundle", str(error))
+        return skill
+
+    async def _fetch(self, wanted: Iterable[str]) -> list[bytes | None]:
+        root = self._store.layout.skills_root
+        with reading():
+            found: list[Any] = await self._store.redis.mget([f"{root}:bundle:{one}" for one in wanted])
+        return found
+
+
+def _name(entry: Entry) -> tuple[str, str, str]:
+    return entry.tier, entry.id, entry.bundle
