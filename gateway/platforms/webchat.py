@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ConfigDict
 
 from config.settings import Connection
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Attachment, Event
+from gateway.files import kept_at
 from gateway.platforms import (
     Address,
     Capabilities,
@@ -30,12 +31,14 @@ from gateway.platforms import (
     Unauthorized,
 )
 from gateway.store import Unreachable
-from gateway.wire import read_json
+from gateway.wire import read_json, size_of, text_of
 
 CONNECTION: Final = "web"
 """The name of the one connection, which is there without being configured."""
 CHANNEL: Final = "web"
 MESSAGES_PATH: Final = "/chat/api/messages"
+FILES_MAX: Final = 10
+"""Files of one message."""
 TEXT_MAX: Final = 32_000
 """The longest message, in characters."""
 REPLY_MAX: Final = 1_000_000
@@ -43,6 +46,9 @@ REPLY_MAX: Final = 1_000_000
 CONVERSATION = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MESSAGE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 BROWSER = re.compile(r"[0-9a-f]{32}")
+FILE = re.compile(r"[0-9a-f]{32}")
+MIME = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,128}")
+FILE_NAME_MAX: Final = 255
 
 
 class Settings(Connection):
@@ -83,18 +89,22 @@ class Adapter:
         return None
 
     def parse(self, request: RawRequest, now_s: float) -> list[Event]:
-        """One event of the JSON object `conversation`, `text`, `id` (the sender's own, for doubles) and `browser`."""
+        """One event of the JSON object `conversation`, `text`, `id` (the sender's own, for doubles), `browser` and
+        `files`, each with `file`, `name`, `mime` and `size_bytes`.
+        """
         said = _fields(request.body)
+        conversation = conversation_key(said["conversation"], said["browser"])
         return [
             Event(
                 kind="message",
-                conversation=conversation_key(said["conversation"], said["browser"]),
+                conversation=conversation,
                 actor=Actor(id=said["browser"], language=_language(request.headers.get("Accept-Language", ""))),
                 dedupe_keys=(f"message:{said['id']}",),
                 at_ms=int(now_s * 1000),
                 message_id=said["id"],
                 text=said["text"].strip(),
                 is_direct=True,
+                attachments=tuple(_attachment(file, conversation) for file in said.get("files") or ()),
             )
         ]
 
@@ -133,7 +143,19 @@ class Adapter:
         return Actor(id="deskmate", name="deskmate", is_bot=True, is_self=True)
 
 
-def _fields(body: bytes) -> dict[str, str]:
+def _attachment(file: dict[str, Any], conversation: ConversationKey) -> Attachment:
+    mime = file["mime"]
+    kind = mime.partition("/")[0]
+    return Attachment(
+        kind=kind if kind in {"image", "audio", "video"} else "file",
+        name=file["name"],
+        mime=mime,
+        size_bytes=size_of(file.get("size_bytes")),
+        fetch=kept_at(conversation.id, file["file"]),
+    )
+
+
+def _fields(body: bytes) -> dict[str, Any]:
     said = read_json(body)
     for name, pattern in (("conversation", CONVERSATION), ("id", MESSAGE_ID), ("browser", BROWSER)):
         if not isinstance(said.get(name), str) or not pattern.fullmatch(said[name]):
@@ -141,6 +163,17 @@ def _fields(body: bytes) -> dict[str, str]:
     text = said.get("text")
     if not isinstance(text, str) or len(text) > TEXT_MAX:
         raise Malformed(f"`text` must be text of at most {TEXT_MAX} characters")
+    files = said.get("files") or []
+    if not isinstance(files, list) or len(files) > FILES_MAX:
+        raise Malformed(f"`files` must be a list of at most {FILES_MAX}")
+    for file in files:
+        if not isinstance(file, dict) or not FILE.fullmatch(text_of(file.get("file"))):
+            raise Malformed(f"`file` of each of `files` must be text of the form {FILE.pattern}")
+        name, mime = text_of(file.get("name")), file.setdefault("mime", "")
+        if not name or len(name) > FILE_NAME_MAX or not name.isprintable():
+            raise Malformed(f"`name` of each of `files` must be printable text of at most {FILE_NAME_MAX} characters")
+        if not isinstance(mime, str) or (mime and not MIME.fullmatch(mime)):
+            raise Malformed(f"`mime` of each of `files` must be empty or text of the form {MIME.pattern}")
     return said
 
 

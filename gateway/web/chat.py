@@ -20,15 +20,17 @@ from redis.exceptions import RedisError
 
 from config.settings import Language, Settings
 from gateway.feed import PLACE, Feed
+from gateway.files import FILE_MAX_BYTES, Files
 from gateway.intake import Intake
 from gateway.logs import log
 from gateway.phrases import language_of, phrases, say
 from gateway.platforms import Adapter, Malformed, RawRequest
-from gateway.platforms.webchat import CONVERSATION, MESSAGES_PATH, TEXT_MAX, conversation_key
+from gateway.platforms.webchat import CONVERSATION, FILES_MAX, MESSAGES_PATH, TEXT_MAX, conversation_key
 from gateway.store import Store, Unreachable
 from gateway.web.assets import Asset, assets
 from gateway.web.door import SECURITY_HEADERS, Door, Refused
 from gateway.web.transcript import SHOWN_MAX, STOP, transcript
+from gateway.web.uploads import Uploads
 from gateway.wire import read_json
 
 logger = logging.getLogger(__name__)
@@ -54,6 +56,7 @@ def add_chat(  # noqa: PLR0917 - called in one place, with the parts of a gatewa
             web.post("/chat/logout", chat.guarded(chat.log_out)),
             web.get("/chat/api/conversation", chat.guarded(chat.conversation)),
             web.get("/chat/api/stream", chat.guarded(chat.stream)),
+            web.post("/chat/api/files", chat.guarded(chat.file)),
             web.post(MESSAGES_PATH, chat.guarded(chat.message)),
             web.post("/chat/api/stop", chat.guarded(chat.stop)),
         ]
@@ -70,6 +73,7 @@ class Chat:
         self._intake = intake
         self._store = store
         self._feed = feed
+        self._uploads = Uploads(Files(store))
         self._door = Door(settings, store)
         self._open_streams: dict[str, int] = {}
 
@@ -136,15 +140,23 @@ class Chat:
         said = await self._json(request)
         return await self._receive(request, said)
 
+    async def file(self, request: web.Request) -> web.Response:
+        """A file for a message that follows: its body, as it is. It is kept for a day, for this conversation only."""
+        browser = self._door.browser(request)
+        conversation_id = conversation_key(_conversation(request), browser.id).id
+        response = web.json_response(await self._uploads.take(request, conversation_id), status=201)
+        self._door.keep_browser(request, response, browser)
+        return response
+
     async def stop(self, request: web.Request) -> web.Response:
         said = await self._json(request)
-        return await self._receive(request, {**said, "text": STOP})
+        return await self._receive(request, {**said, "text": STOP, "files": None})
 
     async def _receive(self, request: web.Request, said: dict[str, Any]) -> web.Response:
         text = said.get("text")
         if isinstance(text, str) and len(text) > TEXT_MAX:
             raise Refused(413, "chat.too_long", "text over the limit", limit=TEXT_MAX)
-        if not isinstance(text, str) or not text.strip():
+        if not isinstance(text, str) or not (text.strip() or said.get("files")):
             raise Refused(400, "chat.not_understood", "no text")
         browser = self._door.browser(request)
         raw = RawRequest(
@@ -162,6 +174,7 @@ class Chat:
             raise Refused(400, "chat.not_understood", str(why)) from why
         try:
             async with asyncio.timeout(self._settings.gateway.accept_timeout_s):
+                events = [await self._uploads.checked(event) for event in events]
                 [received] = await self._intake.receive(events)
         except TimeoutError as error:
             raise Unreachable("timeout") from error
@@ -282,6 +295,8 @@ class Chat:
                 {
                     "rehearsal": self._settings.model.provider == "rehearsal",
                     "text_max": TEXT_MAX,
+                    "file_max_bytes": FILE_MAX_BYTES,
+                    "files_max": FILES_MAX,
                     "phrases": {
                         key: text for key, text in spoken.items() if key.startswith(("chat.", "step.", "model."))
                     },
@@ -297,7 +312,7 @@ class Chat:
             said = read_json(await self._body(request))
         except Malformed as error:
             raise Refused(400, "chat.not_understood", str(error)) from error
-        return {name: said.get(name) for name in ("conversation", "text", "id")}
+        return {name: said.get(name) for name in ("conversation", "text", "id", "files")}
 
     async def _body(self, request: web.Request) -> bytes:
         try:

@@ -25,6 +25,8 @@ class Item:
     id: str = ""
     """Of a person's message: the sender's own id."""
     text: str = ""
+    files: tuple[str, ...] = ()
+    """Names of what is attached."""
     waiting: bool = False
     """A person's message that no turn has taken yet."""
     notice: bool = False
@@ -50,8 +52,7 @@ class Transcript:
     def dump(self) -> dict[str, Any]:
         """JSON for the page; what is empty is left out."""
         items = [
-            {name: value for name, value in asdict(item).items() if value not in {"", False} or name == "index"}
-            for item in self.items
+            {name: value for name, value in asdict(item).items() if value or name == "index"} for item in self.items
         ]
         return {"items": items, "running": self.running, "earlier": self.earlier}
 
@@ -82,7 +83,9 @@ def transcript(lines: Sequence[bytes], first: int, inbox: Sequence[bytes]) -> Tr
 def _of_event(event: dict[str, Any], index: int, *, waiting: bool = False) -> list[Item]:
     if event.get("kind") != "message" or event.get("text") == STOP:
         return []  # what stopping led to is said by a notice
-    return [Item("person", index, event.get("at_ms", 0), id=event["message_id"], text=event["text"], waiting=waiting)]
+    files = tuple(str(one.get("name", "")) for one in event.get("attachments", ()))
+    at_ms, name, text = event.get("at_ms", 0), event["message_id"], event["text"]
+    return [Item("person", index, at_ms, id=name, text=text, files=files, waiting=waiting)]
 
 
 def _of_reply(record: Record, index: int, model: str) -> Item:

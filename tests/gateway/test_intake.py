@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from gateway.conversation.key import ConversationKey
-from gateway.events import Actor, Event
+from gateway.events import Actor, Attachment, Event
+from gateway.files import Files
 from gateway.store import Layout, Unreachable
 from tests.gateway.served import SLACK, Served, envelope, served
 from tests.harness import webhook_twin
@@ -71,6 +72,24 @@ async def test_what_is_not_for_us_leaves_a_reason_and_no_trace(
         ("m1", "ignored"),
         ("m1", "new"),
     ]
+
+
+async def test_a_file_that_came_inside_an_event_waits_beside_it(gateway: Served) -> None:
+    file = Attachment("file", "x.csv", "text/csv", 6, content=b"CANARY")
+    store = gateway.parts.store
+    assert [one.state for one in await gateway.parts.intake.receive([event(attachments=(file,))])] == ["new"]
+    [waiting] = await gateway.waiting()
+    [kept] = waiting.attachments
+    assert await Files(store).read(kept.fetch, 6) == b"CANARY"
+    [member] = await store.redis.zrange(store.layout.key(ROOM.id, "inbox"), 0, -1)
+    assert b"CANARY" not in member
+
+
+async def test_a_file_of_an_event_that_is_not_for_us_is_not_kept(gateway: Served) -> None:
+    file = Attachment("file", "x.csv", "text/csv", 6, content=b"CANARY")
+    await gateway.parts.intake.receive([event(attachments=(file,), addressed=False)])
+    store = gateway.parts.store
+    assert not await store.redis.exists(store.layout.key(ROOM.id, "files"))
 
 
 async def test_in_a_thread_that_we_answered_in_nobody_has_to_address_us(gateway: Served) -> None:

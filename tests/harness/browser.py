@@ -209,6 +209,25 @@ class Page:
                 "Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", buttons=1, clickCount=1
             )
 
+    async def choose(self, selector: str, *files: Path) -> None:
+        """What a person does in the dialog of a file field."""
+        asked = f"document.querySelector({json.dumps(selector)})"
+        field = (await self.ask("Runtime.evaluate", expression=asked))["result"]["objectId"]
+        await self.ask("DOM.setFileInputFiles", objectId=field, files=[str(file) for file in files])
+
+    async def drop(self, selector: str, name: str, content: str) -> None:
+        """Drag a file over what is shown there, and let it go."""
+        await self.evaluate(
+            f"""(() => {{
+              const carried = new DataTransfer();
+              carried.items.add(new File([{json.dumps(content)}], {json.dumps(name)}, {{ type: "text/csv" }}));
+              for (const kind of ["dragenter", "dragover", "drop"]) {{
+                const event = new DragEvent(kind, {{ dataTransfer: carried, bubbles: true, cancelable: true }});
+                document.querySelector({json.dumps(selector)}).dispatchEvent(event);
+              }}
+            }})()"""
+        )
+
     async def type(self, text: str) -> None:
         await self.ask("Input.insertText", text=text)
 

@@ -1,6 +1,7 @@
 // The page: which conversation is open, and what keys and buttons do.
 
 import { Conversation } from "./conversation.js";
+import { Attached } from "./files.js";
 import { plain } from "./markdown.js";
 import * as memory from "./memory.js";
 import { View } from "./view.js";
@@ -14,6 +15,8 @@ let open = null;
 let stays = true; // at the latest message, also when the window or a text grows
 const view = new View($("messages"), { words, rehearsal: page.rehearsal, again: (id) => open.again(id) });
 
+const attached = new Attached($("attached"), { page, changed: () => grow(), said: (text) => said(text) });
+
 // ---- a conversation ----
 
 function enter(id) {
@@ -22,7 +25,7 @@ function enter(id) {
   open = new Conversation(id, { changed, said });
   history.replaceState(null, "", `#${id}`);
   $("message").value = memory.draft(id);
-  grow();
+  attached.enter(id);
   list();
   changed();
   toLatest();
@@ -87,19 +90,19 @@ function grow() {
   const isTooLong = field.value.length > page.text_max;
   field.setAttribute("aria-invalid", String(isTooLong));
   $("hint").textContent = isTooLong ? words["chat.too_long"].replace("{limit}", page.text_max) : words["chat.hint"];
-  $("send").disabled = isTooLong || !field.value.trim();
+  $("send").disabled = isTooLong || !attached.isReady || (attached.isEmpty && !field.value.trim());
 }
 
 function send() {
   const field = $("message");
   const text = field.value.trim();
-  if (!text || text.length > page.text_max) return;
+  if ($("send").disabled) return;
   field.value = "";
   memory.keepDraft(open.id, "");
-  memory.remember(open.id, text);
-  grow();
+  const files = attached.take();
+  memory.remember(open.id, text || files[0].name);
   list();
-  open.send(text);
+  open.send(text, files);
   toLatest();
   field.focus();
 }
@@ -122,6 +125,46 @@ $("stop").addEventListener("click", async () => {
   $("stop").disabled = true;
   await open.stop();
   $("stop").disabled = false;
+  $("message").focus();
+});
+
+// ---- attaching ----
+
+$("attach").addEventListener("click", () => $("files").click());
+$("files").addEventListener("change", () => {
+  attached.add($("files").files);
+  $("files").value = ""; // the same file once more is a change again
+  $("message").focus();
+});
+$("message").addEventListener("paste", (event) => {
+  if (!event.clipboardData.files.length) return;
+  event.preventDefault();
+  attached.add(event.clipboardData.files);
+});
+
+const isFiles = (event) => event.dataTransfer?.types.includes("Files");
+const drops = document.querySelector("main");
+let over = 0; // what is entered is left again, each element by itself
+const showDrop = (is) => {
+  over = is ? over : 0;
+  $("drop").hidden = !is;
+};
+drops.addEventListener("dragenter", (event) => {
+  if (!isFiles(event)) return;
+  over += 1;
+  showDrop(true);
+});
+drops.addEventListener("dragleave", (event) => {
+  if (isFiles(event) && (over -= 1) <= 0) showDrop(false);
+});
+// Beside the place for it a dropped file would take the page's place.
+addEventListener("dragover", (event) => isFiles(event) && event.preventDefault());
+addEventListener("drop", (event) => {
+  if (!isFiles(event)) return;
+  event.preventDefault();
+  showDrop(false);
+  if (!drops.contains(event.target)) return;
+  attached.add(event.dataTransfer.files);
   $("message").focus();
 });
 

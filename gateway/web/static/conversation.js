@@ -72,8 +72,8 @@ export class Conversation {
     this.#unfollow();
   }
 
-  send(text) {
-    const message = { id: randomId(), text, state: "sending" };
+  send(text, files) {
+    const message = { id: randomId(), text, files, state: "sending" };
     this.pending.push(message);
     this.#bring(message);
   }
@@ -108,7 +108,12 @@ export class Conversation {
 
   async #post(message) {
     try {
-      await bring("messages", { conversation: this.id, text: message.text, id: message.id });
+      await bring("messages", {
+        conversation: this.id,
+        text: message.text,
+        id: message.id,
+        files: message.files,
+      });
       message.state = "sent";
       this.#then(() => this.#load());
     } catch (error) {

@@ -31,7 +31,7 @@ export function pending(conversation) {
 }
 
 export function keepPending(conversation, messages) {
-  const kept = messages.map(({ id, text }) => ({ id, text }));
+  const kept = messages.map(({ id, text, files }) => ({ id, text, files }));
   set(sessionStorage, `deskmate.pending.${conversation}`, kept.length ? kept : null);
 }
 
@@ -41,6 +41,17 @@ export function draft(conversation) {
 
 export function keepDraft(conversation, text) {
   set(sessionStorage, `deskmate.draft.${conversation}`, text || null);
+}
+
+/** What is attached to a draft; the files themselves are with the gateway. */
+export function draftFiles(conversation) {
+  const list = get(sessionStorage, `deskmate.files.${conversation}`, []);
+  return Array.isArray(list) ? list.filter((one) => isId(one?.file) && typeof one.name === "string") : [];
+}
+
+export function keepDraftFiles(conversation, files) {
+  const kept = files.map(({ file, name, mime }) => ({ file, name, mime }));
+  set(sessionStorage, `deskmate.files.${conversation}`, kept.length ? kept : null);
 }
 
 function get(storage, key, otherwise) {

@@ -51,9 +51,16 @@ export class View {
     node.textContent = this.words["chat.earlier"];
   }
 
-  person(node, { id, text, state, error }) {
+  person(node, { id, text, files, state, error }) {
     node.className = "person";
-    node.replaceChildren(unseen(this.words["chat.you"]), element("div", "bubble", text));
+    node.replaceChildren(unseen(this.words["chat.you"]));
+    if (text) node.append(element("div", "bubble", text));
+    if (files.length) {
+      const list = element("ul", "files");
+      list.setAttribute("aria-label", this.words["chat.attached"]);
+      list.append(...files.map((name) => element("li", "file", name)));
+      node.append(list);
+    }
     if (state === "waiting") node.append(element("div", "note", this.words["chat.waiting"]));
     if (state !== "failed") return;
     const again = element("button", "again", this.words["chat.try_again"]);
@@ -116,12 +123,12 @@ function arranged({ items, earlier, live, replies, pending, running }) {
   const isFree = turn === taken.length && !live; // nothing is ahead of the first that waits
   if (isFree && waiting.length) entries.push(person({ ...waiting.shift(), waiting: false }));
   entries.push(...working, ...waiting.map(person));
-  for (const message of pending) entries.push(person(message));
+  for (const message of pending) entries.push(person({ ...message, files: message.files?.map((file) => file.name) }));
   return entries;
 }
 
-function person({ id, text, waiting, state, error }) {
-  return { kind: "person", key: `person ${id}`, id, text, state: waiting ? "waiting" : state, error };
+function person({ id, text = "", files = [], waiting, state, error }) {
+  return { kind: "person", key: `person ${id}`, id, text, files, state: waiting ? "waiting" : state, error };
 }
 
 /** `model` is empty where no model spoke, and missing where the records have not said yet. */

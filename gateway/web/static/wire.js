@@ -1,6 +1,7 @@
 // The HTTP API of the page.
 
 const BRING_MS = 15_000; // a gateway answers within a few seconds, or not at all
+const FILE_MS = 70_000;
 
 export class Refusal extends Error {
   constructor(status, message) {
@@ -21,6 +22,16 @@ export function bring(path, message) {
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(message),
     signal: AbortSignal.timeout(BRING_MS),
+  });
+}
+
+/** Brings a file for a message that follows. */
+export function bringFile(conversation, file) {
+  return ask(`/chat/api/files?conversation=${encodeURIComponent(conversation)}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/octet-stream" },
+    body: file,
+    signal: AbortSignal.timeout(FILE_MS),
   });
 }
 

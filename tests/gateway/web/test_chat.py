@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.files import FILE_MAX_BYTES
 from gateway.platforms.webchat import TEXT_MAX
 from gateway.store import Store
 from gateway.web import chat as module
@@ -488,3 +490,79 @@ async def test_a_link_from_elsewhere_asks_once_more_for_the_strict_cookie(
         async with aiohttp.request("GET", f"{world.url}/chat", headers=headers, allow_redirects=False) as answer:
             assert answer.status == 200
             assert 'http-equiv="refresh"' in await answer.text()
+
+
+# files
+
+
+async def bring(http: aiohttp.ClientSession, world: World, content: bytes, *, conversation: str = "c1") -> Any:
+    """A file for a message that follows: what the page is told of it, or the status of a refusal."""
+    url = f"{world.url}/chat/api/files?conversation={conversation}"
+    async with http.post(url, data=io.BytesIO(content), headers={"Content-Type": "application/octet-stream"}) as answer:
+        return await answer.json() if answer.status == 201 else answer.status
+
+
+async def test_a_file_comes_before_its_message_and_is_downloaded_from_it(
+    world: World, http: aiohttp.ClientSession
+) -> None:
+    brought = await bring(http, world, b"a;b\x00\n")
+    file = {"file": brought["file"], "name": "zahlen.csv", "mime": "text/csv", "size_bytes": 999}
+    assert await post(http, world, text="", files=[file]) == 202
+    event = await world.worker.take()
+    [attached] = event.attachments
+    assert (attached.kind, attached.name, attached.mime, attached.size_bytes) == ("file", "zahlen.csv", "text/csv", 5)
+    assert await world.worker.adapter.download(attached, 5) == b"a;b\x00\n"
+    assert "a;b" not in event.dump()
+    assert [(item["kind"], item["files"]) for item in await items(http, world)] == [("person", ["zahlen.csv"])]
+
+
+async def test_nobody_else_and_no_other_conversation_can_attach_a_file(
+    world: World, http: aiohttp.ClientSession
+) -> None:
+    brought = await bring(http, world, b"mine")
+    file = {"file": brought["file"], "name": "x"}
+    assert await post(http, world, files=[file], conversation="c2") == 410
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as other:
+        assert await post(other, world, files=[file]) == 410
+    assert await post(http, world, files=[file]) == 202
+
+
+async def test_a_file_over_the_limit_an_empty_one_and_one_of_another_kind_are_refused(
+    world: World, http: aiohttp.ClientSession
+) -> None:
+    assert (await bring(http, world, bytes(FILE_MAX_BYTES)))["size_bytes"] == FILE_MAX_BYTES
+    assert await bring(http, world, bytes(FILE_MAX_BYTES + 1)) == 413
+    assert await bring(http, world, b"") == 400
+    assert await bring(http, world, b"x", conversation="../c1") == 400
+    async with http.post(f"{world.url}/chat/api/files?conversation=c1", json={}) as answer:
+        assert answer.status == 415
+    headers = {"Content-Type": "application/octet-stream", "Origin": "https://evil.example"}
+    async with http.post(f"{world.url}/chat/api/files?conversation=c1", data=b"x", headers=headers) as answer:
+        assert answer.status == 403
+
+
+GOOD = {"file": "0" * 32, "name": "x", "mime": ""}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        "x",
+        [GOOD] * 11,
+        [7],
+        [{**GOOD, "file": "../../etc"}],
+        [{**GOOD, "name": ""}],
+        [{**GOOD, "name": "a\nb"}],
+        [{**GOOD, "name": "n" * 256}],
+        [{**GOOD, "mime": "text"}],
+        [{**GOOD, "mime": 7}],
+    ],
+)
+async def test_files_that_can_not_be_read_are_refused(world: World, http: aiohttp.ClientSession, files: Any) -> None:
+    assert await post(http, world, files=files) == 400
+
+
+async def test_stop_takes_no_files_along(world: World, http: aiohttp.ClientSession) -> None:
+    said = {"conversation": "c1", "id": "m1", "files": [GOOD]}
+    async with http.post(f"{world.url}/chat/api/stop", json=said) as answer:
+        assert answer.status == 202

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.files import FILE_MAX_BYTES
 from gateway.store import Store
 from tests.gateway.web.world import World, served
 from tests.harness.browser import Browser, Page, Visitor
@@ -448,3 +449,97 @@ async def test_with_a_password_the_page_asks_for_it(
         await page.until_shown("welcome in")
         await page.click("header form button")
         await page.until("location.pathname === '/chat/login'")
+
+
+async def test_files_are_chosen_shown_and_sent_with_the_message(world: World, visitor: Visitor, tmp_path: Path) -> None:
+    page = await opened(visitor, world)
+    for name in ("zahlen.csv", "bild.png"):
+        (tmp_path / name).write_bytes(name.encode())
+    await page.choose("#files", tmp_path / "zahlen.csv", tmp_path / "bild.png")
+    await page.until("document.querySelectorAll('#attached .ready').length === 2")
+    assert await page.texts("#attached .name") == ["zahlen.csv", "bild.png"]
+    await say(page, "look")
+    event = await world.worker.take()
+    assert event.text == "look"
+    assert [(one.name, one.kind, one.size_bytes) for one in event.attachments] == [
+        ("zahlen.csv", "file", 10),
+        ("bild.png", "image", 8),
+    ]
+    assert await world.worker.adapter.download(event.attachments[0], 100) == b"zahlen.csv"
+    await world.worker.reply(event, "Seen.")
+    await page.until_shown("Seen.")
+    assert await page.texts(".person .file") == ["zahlen.csv", "bild.png"]
+    assert await page.texts("#attached .file") == []
+
+
+async def test_a_file_alone_is_a_message_and_survives_a_reload(world: World, visitor: Visitor) -> None:
+    page = await opened(visitor, world)
+    await page.drop("#scroll", "gezogen.csv", "1;2")
+    await page.until("document.querySelector('#attached .ready')")
+    assert await page.evaluate("document.querySelector('#drop').hidden")
+    await page.reload()
+    await page.until("document.querySelector('#attached .ready')")
+    await page.until("!document.querySelector('#send').disabled")
+    await page.click("#send")
+    event = await world.worker.take()
+    assert (event.text, [one.name for one in event.attachments]) == ("", ["gezogen.csv"])
+    assert await page.texts(".bubble") == []
+    assert await page.texts("#conversations a") == ["gezogen.csv"]
+
+
+async def test_what_can_not_be_attached_says_why_and_is_not_sent(
+    world: World, visitor: Visitor, tmp_path: Path
+) -> None:
+    page = await opened(visitor, world)
+    (tmp_path / "gross.bin").write_bytes(bytes(FILE_MAX_BYTES + 1))
+    (tmp_path / "leer.txt").write_bytes(b"")
+    await page.choose("#files", tmp_path / "gross.bin", tmp_path / "leer.txt")
+    await page.until("document.querySelectorAll('#attached .failed').length === 2")
+    assert await page.texts("#attached .name") == [
+        "gross.bin: A file may have at most 2 MB.",
+        "leer.txt: This file is empty.",
+    ]
+    await say(page, "is it there?")
+    assert await page.evaluate("document.querySelector('#send').disabled")
+    assert await page.evaluate("document.querySelector('#message').value") == "is it there?"
+    await page.click("#attached button")
+    await page.click("#attached button")
+    await page.press("Enter")
+    assert (await world.worker.take()).attachments == ()
+
+
+async def test_a_file_is_attached_and_taken_off_by_keyboard_on_a_phone_in_chinese(
+    world: World, visitor: Visitor, tmp_path: Path
+) -> None:
+    page = await opened(visitor, world, width=390, height=844)
+    await page.speak("zh-CN,zh;q=0.9")
+    await page.reload()
+    await page.until(READY)
+    for number in range(3):
+        (tmp_path / f"一个名字非常长的文件-{'很' * 40}-{number}.csv").write_text("1")
+    await page.choose("#files", *sorted(tmp_path.glob("*.csv")))
+    await page.until("document.querySelectorAll('#attached .ready').length === 3")
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await page.evaluate("document.querySelector('#scroll').focus()")
+    await page.press("Tab")
+    label = await page.evaluate("document.activeElement.ariaLabel")
+    assert label.startswith("移除 一个名字非常长的文件")
+    for _ in range(3):
+        await page.press("Enter")
+    await page.until("document.querySelector('#attached').hidden")
+    assert await page.evaluate("document.activeElement.id") == "message"
+    await page.press("Tab")
+    assert await page.evaluate("document.activeElement.ariaLabel") == "添加文件"
+    assert await page.evaluate("document.querySelector('#said').textContent.startsWith('已移除')")
+
+
+async def test_each_conversation_has_its_own_files(world: World, visitor: Visitor) -> None:
+    page = await opened(visitor, world)
+    await page.drop("#scroll", "erste.csv", "1")
+    await page.until("document.querySelector('#attached .ready')")
+    first = await page.evaluate("location.hash")
+    await page.click("#new")
+    assert await page.texts("#attached .file") == []
+    await page.evaluate(f"location.hash = {json.dumps(first)}")
+    await page.until("document.querySelector('#attached .ready')")
+    assert await page.texts("#attached .name") == ["erste.csv"]

@@ -36,7 +36,7 @@ class Worker:
 
     def __init__(self, store: Store, adapter: Adapter) -> None:
         self._store = store
-        self._adapter = adapter
+        self.adapter = adapter
         self._steps: list[StepLine] = []
 
     async def take(self) -> Event:
@@ -59,7 +59,7 @@ class Worker:
         await self._store.redis.rpush(self._store.layout.key(event.conversation.id, "history"), record.dump())
 
     async def show(self, event: Event, text: str) -> None:
-        await self._adapter.show(Address(event.conversation), text, self._steps)
+        await self.adapter.show(Address(event.conversation), text, self._steps)
 
     async def skill(self, event: Event, name: str) -> None:
         await self.record(event, "tool_start", step=1, id=f"call {name}", name="load_skill")
@@ -83,8 +83,8 @@ class Worker:
         await self.send(event, text, notice=notice, key=key)
 
     async def send(self, event: Event, text: str, *, notice: bool = False, key: str = "key 1") -> None:
-        [part] = self._adapter.render(Outbound(text, is_notice=notice))
-        outcome = await self._adapter.send(Address(event.conversation), part, key)
+        [part] = self.adapter.render(Outbound(text, is_notice=notice))
+        outcome = await self.adapter.send(Address(event.conversation), part, key)
         assert outcome.kind == "ok"
 
 
