@@ -51,7 +51,7 @@ def nearest(word: str, allowed: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(word, list(allowed), n=1)), None)
 
 
-def wanted(annotation: Any, rules: Iterable[Any] = ()) -> str:  # noqa: PLR0911 - one for each kind
+def wanted(annotation: Any, rules: Iterable[Any] = ()) -> str:
     """What may be written, in words: `whole number from 1 to 64`, `one of everysec, fsync`, `text written $NAME`."""
     rules = list(rules)
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -101,7 +101,7 @@ def secrets(value: Any) -> Iterator[str]:
             yield password
 
 
-def _problem(  # noqa: PLR0911 - one for each kind
+def _problem(
     source: Source, base: At, model: type[Section], error: Any, given: Container[str]
 ) -> Problem:
     loc: At = error["loc"]

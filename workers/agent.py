@@ -27,6 +27,7 @@ from skills.library import Catalogue
 from skills.programs import Programs
 from workers.breaks import breaks
 from workers.calls import Calls
+from workers.cards import Cards
 from workers.hints import due
 from workers.indexes import FIND, Indexes
 from workers.live import Live
@@ -46,6 +47,8 @@ T = TypeVar("T")
 UNLOAD = "unload_skill"
 """The tool that puts a skill's text away: it comes with the one that loads."""
 BAD_INPUTS_MAX = 2
+ABOUT_SKILLS = frozenset({"load_skill", "save_skill_reference"})
+"""Tools that are of no use without skills."""
 BACKOFF_MAX_S = 8.0
 CANCEL_WAIT_S = 2.0
 
@@ -72,7 +75,7 @@ class Agent:
         )
         """Turns share them: channels whose profile and skills are the same have the same one."""
 
-    async def answer(self, turn: Turn, here: Here, rights: Rights, live: Live) -> tuple[Record, str]:
+    async def answer(self, turn: Turn, here: Here, rights: Rights, live: Live, cards: Cards) -> tuple[Record, str]:
         """Go on with the turn until the model has answered: the record of its answer, not yet written, and the reply.
 
         Raises `Ended` where a notice takes the answer's place, `Parked` where the turn waits, `Lost`.
@@ -80,7 +83,7 @@ class Agent:
         await self._withhold(turn, here)
         offered = await self._offered(turn, here, rights)
         asked = await self._prompt(turn, here.catalogue, offered)
-        calls = Calls(self._settings.tools, offered, turn, rights, live)
+        calls = Calls(self._settings.tools, offered, turn, rights, live, cards)
         while True:
             try:
                 record, reply = await self._steps(turn, here.catalogue, asked, calls, live)
@@ -132,7 +135,7 @@ class Agent:
     async def _offered(self, turn: Turn, here: Here, rights: Rights) -> dict[str, Tool]:
         """What the profile lists and there is; without skills nothing that is about them."""
         names = [name for name in turn.profile.tools if name in self._tools and name not in {FIND, UNLOAD}]
-        offered = {name: self._tools[name] for name in names if name != "load_skill" or here.catalogue.skills}
+        offered = {name: self._tools[name] for name in names if name not in ABOUT_SKILLS or here.catalogue.skills}
         if "load_skill" in offered:
             offered[UNLOAD] = self._tools[UNLOAD]
         if "load_skill" in offered and not self._indexes.of(here.catalogue, turn.profile).is_whole:

@@ -7,6 +7,7 @@ import itertools
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -17,6 +18,7 @@ from gateway.conversation.records import Record
 from gateway.logs import log
 from skills import ids
 from skills.arguments import Fitted, fit
+from workers.cards import Cards
 from workers.context import in_context
 from workers.live import Live
 from workers.loaded import narrowing
@@ -29,18 +31,16 @@ from workers.turn import Turn, stable_key
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class Calls:
     """Runs the calls of one turn. What was not offered is refused here, and what is not allowed any more."""
 
-    def __init__(
-        self, settings: ToolsSettings, offered: Mapping[str, Tool], turn: Turn, rights: Rights, live: Live
-    ) -> None:
-        self._settings = settings
-        self._offered = offered
-        self._turn = turn
-        self._rights = rights
-        self._live = live
-        self._zone = ZoneInfo(turn.profile.timezone)
+    settings: ToolsSettings
+    offered: Mapping[str, Tool]
+    turn: Turn
+    rights: Rights
+    live: Live
+    cards: Cards
 
     async def run(self, calls: Sequence[Pending]) -> None:
         """Run all, in their order: neighbours that only read side by side, the others one by one. Raises `Lost`."""
@@ -52,19 +52,19 @@ class Calls:
                     await self._together([call])
 
     def _only_reads(self, call: Pending) -> bool:
-        tool = self._offered.get(call.name)
+        tool = self.offered.get(call.name)
         return tool is not None and tool.effect == "read"
 
     async def _together(self, calls: Sequence[Pending]) -> None:
-        here = await self._rights.now()
+        here = await self.rights.now()
         starts = [
-            Record("tool_start", self._turn.now_ms(), {"step": call.step, "id": call.id, "name": call.name})
+            Record("tool_start", self.turn.now_ms(), {"step": call.step, "id": call.id, "name": call.name})
             for call in calls
             if self._why_not(call, here) is None and not call.was_started
         ]
         if starts:
-            await self._turn.write(*starts)
-        self._turn.claim.check()
+            await self.turn.write(*starts)
+        self.turn.claim.check()
         try:
             async with asyncio.TaskGroup() as group:
                 for call in calls:
@@ -74,14 +74,14 @@ class Calls:
 
     async def _one(self, call: Pending, here: Here) -> None:
         shown = self._shown_name(call)
-        line = self._live.step("skill" if call.name == "load_skill" else "tool", shown)
+        line = self.live.step("skill" if call.name == "load_skill" else "tool", shown)
         begun_s = asyncio.get_running_loop().time()
         result, error = await self._result(call, here)
         log(
             logger,
             "tool",
-            conversation=self._turn.stored.key.id,
-            turn=self._turn.id[:8],
+            conversation=self.turn.stored.key.id,
+            turn=self.turn.id[:8],
             name=call.name,
             failed=error,
             ms=int((asyncio.get_running_loop().time() - begun_s) * 1000),
@@ -91,7 +91,7 @@ class Calls:
             "step": call.step,
             "id": call.id,
             "name": call.name,
-            "text": cut(result.text, self._settings.result_max_characters),
+            "text": cut(result.text, self.settings.result_max_characters),
             "shown": shown,
         }
         if error:
@@ -100,40 +100,44 @@ class Calls:
             data |= {"untrusted": True, "mark": secrets.token_hex(4)}
         if result.skill:
             data |= {"skill": result.skill.id, "bundle": result.skill.hash}
-        await self._turn.write(Record("tool_result", self._turn.now_ms(), data), *result.records, finished_step=True)
-        self._live.step_done(line, failed=error)
+        cards, rows = self.cards.made(call.id, result.cards)
+        await self.turn.write(
+            Record("tool_result", self.turn.now_ms(), data), *result.records, *cards, rows=rows, finished_step=True
+        )
+        self.live.step_done(line, failed=error)
         self._warn(result.records)
+        await self.cards.send(rows)
 
     async def _result(self, call: Pending, here: Here) -> tuple[ToolResult, bool]:
         """What the model gets, and whether it is an error."""
         if why := self._why_not(call, here):
-            await self._rights.refused(self._turn.actor, here, call.name)
+            await self.rights.refused(self.turn.actor, here, call.name)
             return ToolResult(why, untrusted=False), True
-        tool = self._offered[call.name]
+        tool = self.offered[call.name]
         fitted = self._fitted(tool, call)
         for change in fitted.changes:
-            log(logger, f"argument {change}", name=self._shown_name(call), turn=self._turn.id[:8])
+            log(logger, f"argument {change}", name=self._shown_name(call), turn=self.turn.id[:8])
         context = Call(
-            conversation=self._turn.stored.key.id,
-            channel=self._turn.stored.key.channel_id,
-            key=stable_key(self._turn.id, str(call.step), call.id),
+            conversation=self.turn.stored.key.id,
+            channel=self.turn.stored.key.channel_id,
+            key=stable_key(self.turn.id, str(call.step), call.id),
             here=here,
-            at_hand=self._rights.at_hand,
-            history=tuple(in_context(self._turn.stored.history)),
+            at_hand=self.rights.at_hand,
+            history=tuple(in_context(self.turn.stored.history)),
             id=call.id,
-            delivery=self._turn.profile.delivery,
-            actor=self._turn.actor,
-            language=self._turn.language,
-            notes=self._rights.notes,
+            delivery=self.turn.profile.delivery,
+            actor=self.turn.actor,
+            language=self.turn.language,
+            notes=self.rights.notes,
         )
         try:
-            async with asyncio.timeout(self._settings.timeout_s):
+            async with asyncio.timeout(self.settings.timeout_s):
                 return await tool.run(fitted.values, context), False
         except ToolError as why_not:
             return ToolResult(str(why_not), untrusted=False), True
         except TimeoutError:
             unsure = " It is not known whether it had its effect." if tool.effect == "once" else ""
-            text = f"{call.name} took longer than {self._settings.timeout_s:g} s.{unsure}"
+            text = f"{call.name} took longer than {self.settings.timeout_s:g} s.{unsure}"
             return ToolResult(text, untrusted=False), True
         except Lost:
             raise
@@ -151,9 +155,9 @@ class Calls:
 
     def _why_not(self, call: Pending, here: Here) -> str | None:
         """Why a call does not run: not allowed, arguments wrong, or begun before by somebody who died."""
-        tool = self._offered.get(call.name)
+        tool = self.offered.get(call.name)
         if tool is None or not allowed(here, tool).allowed:
-            there = sorted(name for name, one in self._offered.items() if allowed(here, one).allowed)
+            there = sorted(name for name, one in self.offered.items() if allowed(here, one).allowed)
             return f"There is no tool {call.name!r} here. Tools: {', '.join(there) or 'none'}."
         if narrower := self._narrower(tool):
             return narrower
@@ -173,7 +177,7 @@ class Calls:
         if tool.name in SKILL_TOOLS:
             return None
         names = _names(tool)
-        for skill, allowed in narrowing(self._turn.stored.history).items():
+        for skill, allowed in narrowing(self.turn.stored.history).items():
             if names.isdisjoint(map(ids.key, allowed)):
                 few = (
                     ", ".join(one for one in allowed if ids.key(one) in self._all_names())
@@ -199,14 +203,14 @@ class Calls:
                 )
 
     def _all_names(self) -> set[str]:
-        return set().union(*map(_names, self._offered.values()))
+        return set().union(*map(_names, self.offered.values()))
 
     def _fitted(self, tool: Tool, call: Pending) -> Fitted:
-        return fit(tool.input_schema, call.input, self._zone)
+        return fit(tool.input_schema, call.input, ZoneInfo(self.turn.profile.timezone))
 
     def _shown_name(self, call: Pending) -> str:
         """The name that people see: of the skill, when one is loaded or runs."""
-        tool = self._offered.get(call.name)
+        tool = self.offered.get(call.name)
         if isinstance(tool, ProgramTool):
             return tool.skill.id
         wanted = call.input.get("name") if call.name == "load_skill" else None

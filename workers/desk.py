@@ -30,6 +30,7 @@ from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
 from gateway.store import Unreachable
 from workers.agent import Agent, talk_of
+from workers.cards import Cards
 from workers.delivery import Delivery, sent_ref
 from workers.live import Live
 from workers.rights import Rights
@@ -177,7 +178,7 @@ class Desk:
         rights = Rights(self.shelf, self.notes, self.watched, turn.stored.key, here.library)
         live = Live(turn, adapter)
         try:
-            record, text = await self.agent.answer(turn, here, rights, live)
+            record, text = await self.agent.answer(turn, here, rights, live, Cards(turn, adapter))
         except Ended as ended:
             await live.close()
             log(logger, "turn ended", conversation=turn.stored.key.id, turn=turn.id[:8], reason=ended.phrase)

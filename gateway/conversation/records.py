@@ -33,6 +33,7 @@ class Record:
     `dropped`      step, why: an answer under way was dropped (interrupt, empty): nothing of it is sent
     `reply`        turn, text (Markdown), notice (by the product itself), command: what the person was told
     `failed`       turn, reason: the turn was closed without an answer; with part: that part was not delivered
+    `card`         turn, text (Markdown): what the product said in the midst of a turn; the model is not told
     `cleared`      nothing before this is sent any more
     `unreadable`   line: what is no record; it keeps its place and means nothing
     """

@@ -65,6 +65,8 @@ def transcript(lines: Sequence[bytes], first: int, inbox: Sequence[bytes]) -> Tr
         record = Record.load(line)
         if record.type == "event":
             items += _of_event(record.data.get("event", {}), index)
+        elif record.type == "card":
+            items.append(Item("reply", index, record.at_ms, text=record.data["text"], notice=True))
         elif record.type == "reply":
             model = _last_model(lines[: index - first])
             items.append(_of_reply(record, index, model))

@@ -15,7 +15,7 @@ from gateway.conversation.claim import Lost
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
-from gateway.platforms import Capabilities
+from gateway.platforms import Address, Capabilities, Outbound, Outcome, Part, Sent
 from gateway.shelf.notes import Notes
 from gateway.store import Store
 from skills.folders import Root, Skill
@@ -26,9 +26,11 @@ from tests.skills.test_library import write
 from tests.workers.places import Fixed, place
 from tests.workers.records import WHERE, answer, skill, use
 from workers.calls import Calls, cut
+from workers.cards import Cards
 from workers.live import Live
 from workers.loaded import withheld
 from workers.moves import Run, next_move
+from workers.rendering import messages
 from workers.tools import Call, Effect, Outside, Tool, ToolError, ToolResult
 from workers.turn import Turn, begin
 
@@ -37,6 +39,17 @@ class Quiet:
     """A platform that shows no growing answer."""
 
     capabilities = Capabilities(text_limit=1)
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def render(self, outbound: Outbound) -> list[Part]:
+        return [Part({"text": outbound.markdown})]
+
+    async def send(self, to: Address, part: Part, key: str) -> Outcome:
+        del to
+        self.sent.append(part.payload["text"])
+        return Outcome("ok", Sent(key))
 
 
 class Hammer:
@@ -80,7 +93,12 @@ async def turn(store: Store) -> Turn:
 
 
 async def play(
-    turn: Turn, tools: list[Tool], *uses: dict[str, Any], rights: Fixed | None = None, **settings: Any
+    turn: Turn,
+    tools: list[Tool],
+    *uses: dict[str, Any],
+    rights: Fixed | None = None,
+    platform: Quiet | None = None,
+    **settings: Any,
 ) -> list[Record]:
     """The model has asked for these; run what has no result. The turn's records of results, as stored."""
     if uses:
@@ -89,9 +107,10 @@ async def play(
     assert isinstance(move, Run)
     if rights is None:
         rights = Fixed(place(scan([]), Profile(name="p", tools=[tool.name for tool in tools])))
-    live = Live(turn, Quiet())  # type: ignore[arg-type]
+    platform = platform or Quiet()
+    live, cards = Live(turn, platform), Cards(turn, platform)  # type: ignore[arg-type]
     offered = {tool.name: tool for tool in tools}
-    await Calls(ToolsSettings(**settings), offered, turn, rights, live).run(move.calls)  # type: ignore[arg-type]
+    await Calls(ToolsSettings(**settings), offered, turn, rights, live, cards).run(move.calls)  # type: ignore[arg-type]
     stored = await turn.mailbox.load(turn.claim.conversation)
     return [record for record in stored.history if record.type == "tool_result"]
 
@@ -115,6 +134,23 @@ async def test_what_is_not_allowed_any_more_is_refused_and_noted(turn: Turn) -> 
     assert f"Tools: {other.name}." in results[0].data["text"], "what is not allowed any more is not named either"
     assert not tool.ran
     assert rights.refusals == [("u", tool.name)]
+
+
+async def test_a_card_is_sent_in_the_midst_of_the_turn_and_kept_from_the_model(turn: Turn) -> None:
+    class Asking(Hammer):
+        async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
+            await super().run(arguments, call)
+            return ToolResult("asked", untrusted=False, cards=("**May I?**", "**And that?**"))
+
+    platform = Quiet()
+    tool = Asking(effect="once")
+    (result,) = await play(turn, [tool], use("t1", tool.name, times=1), platform=platform)
+    assert result.data["text"] == "asked"
+    assert platform.sent == ["**May I?**", "**And that?**"]
+    stored = await turn.mailbox.load(turn.claim.conversation)
+    assert [record.data["text"] for record in stored.history if record.type == "card"] == platform.sent
+    assert {row.state for row in stored.rows} == {"sent"}
+    assert "May I" not in str(messages(stored.history))
 
 
 async def test_all_wrong_arguments_are_named_at_once(turn: Turn) -> None:
