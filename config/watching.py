@@ -19,6 +19,8 @@ CHECK_EVERY_S: Final = 1.0
 SETTLED_S: Final = 0.05
 """A change counts when the files have rested this long: an editor takes the old one away before the new one is there,
 and half a profile must not be taken for one that allows less, or for the shipped one of that name."""
+SETTLES_MAX: Final = 20
+"""Who writes for longer than a second all the time is not waited for: turns wait for a look."""
 WITHOUT_RESTART: Final = frozenset({"channels", "profiles"})
 
 log = logging.getLogger(__name__)
@@ -84,12 +86,13 @@ class Watched:
         """What a look at the files tells, once nobody writes any more; none if they can't be looked at as a whole."""
         try:
             found = marks(self._loaded.path, self._loaded.folders)
-            while found != self._marks:
-                time.sleep(SETTLED_S)
-                again = marks(self._loaded.path, self._loaded.folders)
-                if again == found:
+            for _ in range(SETTLES_MAX):
+                if found == self._marks:
                     break
-                found = again
+                time.sleep(SETTLED_S)
+                before, found = found, marks(self._loaded.path, self._loaded.folders)
+                if found == before:
+                    break
         except OSError as error:
             self._no_look(f"{short(Path(error.filename or self._loaded.folders[0]))} can't be read: {error.strerror}")
             return None

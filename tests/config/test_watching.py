@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 from collections.abc import Iterator
@@ -156,6 +157,28 @@ async def test_a_file_that_is_away_while_an_editor_saves_it_was_never_away(place
         assert (await here.current()).profile_for("web", "x").tools == ["current_time"]
     finally:
         saved.join()
+
+
+async def test_somebody_who_never_stops_writing_holds_up_nobody(place: Path) -> None:
+    here = watched(place)
+    writes = itertools.count()
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.wait(0.01):
+            (place / "profiles/busy.yaml").write_text(f"instructions: {next(writes)}\ntools: []\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        while not (place / "profiles/busy.yaml").exists():
+            await asyncio.sleep(0.005)
+        async with asyncio.timeout(10):
+            await here.current()
+    finally:
+        stop.set()
+        writer.join()
+    assert next(writes) > 10
 
 
 async def test_what_needs_a_restart_stays_and_is_told_once(place: Path, told: pytest.LogCaptureFixture) -> None:

@@ -92,6 +92,30 @@ async def test_a_tool_that_is_added_to_a_profile_is_offered_without_a_restart(st
     assert {asked.request["model"] for asked in stage.model.asked} == {"fake"}
 
 
+async def test_a_tool_that_is_taken_out_of_a_profile_is_refused_in_the_turn_that_runs(stage: Stage) -> None:
+    taken_out = asyncio.Event()
+
+    def script(asked: Asked) -> Reply:
+        last = asked.request["messages"][-1]["content"]
+        if any(block.get("is_error") for block in last if isinstance(block, dict)):
+            return says("It is gone.")
+        if "tool_result" in asked.body.decode():
+            return calls("current_time", hold=taken_out, before_s=0.2)
+        return calls("current_time")
+
+    stage.model.answer_with(script)
+    limits = {"steps": 1_000}
+    await stage.start(profile={"tools": ["current_time"], "limits": limits})
+    await stage.slack.say(stage.hook, "what time is it?")
+    await stage.model.until(lambda: len(stage.model.asked) == 2)
+    stage.set(profile={"tools": [], "limits": limits})
+    taken_out.set()
+    await stage.slack.until(lambda: any("It is gone." in post for post in stage.posts()))
+    offered = [asked.request["tools"] for asked in stage.model.asked]
+    assert all(one == offered[0] for one in offered), "a turn's requests go on from one another"
+    assert len(offered) < 20
+
+
 async def test_two_messages_of_one_conversation_are_answered_one_after_the_other(stage: Stage) -> None:
     stage.model.answer_with(lambda asked: says(f"answer to {asked.text.split()[-1]}", before_s=0.4))
     await stage.start(workers=2)
