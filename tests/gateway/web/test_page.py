@@ -361,6 +361,9 @@ async def test_all_text_stands_out_from_its_ground(world: World, visitor: Visito
     await say(page, "another")
     await page.until_shown("in a notice")
     await page.until_shown("Working on it")
+    await page.drop("#scroll", "zahlen.csv", "1;2")
+    await page.drop("#scroll", "leer.csv", "")
+    await page.until("document.querySelector('#attached .ready') && document.querySelector('#attached .failed')")
     assert await page.evaluate(CONTRASTS) == []
     ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (int(ground[4:].split(",")[0]) < 60) == (scheme == "dark")
