@@ -1,0 +1,146 @@
+"""Packing: what lies in the folders is published for all, by one process at a time."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gateway.shelf.snapshot import Snapshot
+from gateway.store import Store
+from skills import contents
+from tests.gateway.shelf.world import World
+from tests.skills.test_library import write
+
+
+@pytest.fixture
+async def world(store: Store, tmp_path: Path) -> World:
+    return World(store, tmp_path)
+
+
+async def bundles(world: World) -> dict[str, int]:
+    """Of each bundle in Redis, how long it is kept: -1 for as long as it is named."""
+    redis, root = world.store.redis, world.store.layout.skills_root
+    names = [name.decode() async for name in redis.scan_iter(f"{root}:bundle:*")]
+    return {name.rpartition(":")[2]: await redis.ttl(name) for name in names}
+
+
+async def test_what_lies_in_the_folders_is_published_and_read_by_a_process_on_another_machine(world: World) -> None:
+    folder = write(world.root, "ops/triage", body="Look FIRST.\n", more="alias: first-aid\n")
+    (folder / "references").mkdir()
+    (folder / "references/a.md").write_text("facts")
+    (folder / "run.sh").write_text("true")
+    (folder / "run.sh").chmod(0o755)
+    assert await world.publish() == 1
+    shutil.rmtree(world.root)
+    elsewhere = world.another_shelf("two")
+    here = await world.here(shelf=elsewhere)
+    skill = here.find("first-aid")
+    assert (skill.id, skill.tier, skill.head.description) == ("ops/triage", "org", "Does it.")
+    await elsewhere.at_hand(skill)
+    assert contents.body(skill) == "Look FIRST.\n"
+    assert contents.read(skill, "references/a.md") == b"facts"
+    assert (skill.folder / "run.sh").stat().st_mode & 0o111
+    assert {one.id for one in here.catalogue.skills} == {"ops/triage", "skill-writing", "web-access"}
+
+
+async def test_a_number_is_given_only_to_what_is_new(world: World) -> None:
+    write(world.root, "report")
+    assert await world.publish() == 1
+    assert await world.publish() == 1
+    assert await World.publish(world) == 1
+    write(world.root, "report", body="Another.\n")
+    assert await world.publish() == 2
+    shutil.rmtree(world.root / "report")
+    assert await world.publish() == 3
+    assert await world.names() == ["skill-writing", "web-access"]
+
+
+async def test_a_packer_that_comes_later_publishes_nothing_that_is_there(world: World) -> None:
+    write(world.root, "report")
+    await world.publish()
+    await world.store.redis.delete(f"{world.store.layout.skills_root}:packer")
+    assert await world.another_packer("two").step()
+    assert (await world.shelf.look()).number == 1
+
+
+async def test_one_packs_and_the_others_wait_until_it_is_gone(world: World) -> None:
+    write(world.root, "report")
+    await world.publish()
+    other = world.another_packer("two")
+    write(world.root, "other")
+    assert not await other.step()
+    assert (await world.shelf.look()).number == 1
+    await world.store.redis.delete(f"{world.store.layout.skills_root}:packer")  # its lease ran out
+    assert await other.step()
+    assert not await world.packer.step()
+    assert (await world.shelf.look()).number == 2
+
+
+async def test_bundles_are_kept_while_they_are_named_and_a_day_longer(world: World) -> None:
+    write(world.root, "report")
+    await world.publish()
+    first = await bundles(world)
+    assert set(first.values()) == {-1}
+    write(world.root, "report", body="Another.\n")
+    await world.publish()
+    second = await bundles(world)
+    old = [name for name, left_s in second.items() if left_s != -1]
+    assert set(second) > set(first)
+    assert [86_000 < second[name] <= 86_400 for name in old] == [True]
+    write(world.root, "report")
+    await world.publish()
+    assert (await bundles(world))[old[0]] == -1, "the first version is named again"
+
+
+async def test_a_half_written_skill_keeps_its_last_version_for_a_packer_that_never_saw_it_too(world: World) -> None:
+    folder = write(world.root, "report", body="WORKED.\n")
+    await world.publish()
+    (folder / "SKILL.md").write_text("---\nname: report\n")
+    for packer in (world.packer, world.another_packer("two")):
+        await world.store.redis.delete(f"{world.store.layout.skills_root}:packer")
+        assert await packer.step()
+        here = await world.here()
+        await world.shelf.at_hand(here.find("report"))
+        assert contents.body(here.find("report")) == "WORKED.\n"
+        (fault,) = here.library.faults
+        assert (fault.id, fault.kept, fault.reason) == ("report", True, "no closing ---")
+
+
+async def test_a_folder_that_is_gone_keeps_its_skills(world: World) -> None:
+    write(world.root, "report")
+    await world.publish()
+    world.root.rename(world.path / "away")
+    await world.publish()
+    assert "report" in await world.names()
+
+
+async def test_a_bundle_that_redis_lost_is_told_and_costs_no_other_skill(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(world.root, "report")
+    await world.publish()
+    bundle = (await world.here()).find("report").hash
+    await world.store.redis.delete(f"{world.store.layout.skills_root}:bundle:{bundle}")
+    here = await world.here(shelf=world.another_shelf("two"))
+    assert [skill.id for skill in here.catalogue.skills] == ["skill-writing", "web-access"]
+    told = [record.__dict__["fields"] for record in caplog.records]
+    assert [(one["id"], "bundle is not in Redis" in one["reason"]) for one in told] == [("report", True)]
+
+
+async def test_a_bundle_that_is_not_what_its_hash_says_is_no_skill(world: World) -> None:
+    write(world.root, "report")
+    write(world.root, "other")
+    await world.publish()
+    here = await world.here()
+    root = world.store.layout.skills_root
+    forged = await world.store.redis.get(f"{root}:bundle:{here.find('other').hash}")
+    await world.store.redis.set(f"{root}:bundle:{here.find('report').hash}", forged)
+    seen = await world.here(shelf=world.another_shelf("two"))
+    assert "report" not in [skill.id for skill in seen.catalogue.skills]
+
+
+def test_a_snapshot_is_what_was_dumped() -> None:
+    with pytest.raises(ValueError, match="no snapshot"):
+        Snapshot.load('{"skills": 1}')

@@ -1,0 +1,217 @@
+"""The shelf: decisions of admins, the same for every process, and nothing on when they can't be read."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gateway.access import SkillUse, may
+from gateway.shelf import shelf as shelves
+from gateway.shelf.decisions import ORG, scope_of
+from gateway.shelf.shelf import Changed, NobodyPacks
+from gateway.store import Store
+from skills import contents
+from skills.folders import Skill
+from tests.gateway.shelf.world import DEV, OPS, World
+from tests.skills.test_library import write
+
+HERE = scope_of(OPS.channel_id)
+
+
+@pytest.fixture
+async def world(store: Store, tmp_path: Path) -> World:
+    made = World(store, tmp_path)
+    for name in ("report", "other"):
+        write(made.root, name)
+    await made.publish()
+    return made
+
+
+async def add(world: World, skill: Skill) -> None:
+    await world.shelf.add(HERE, skill, contents.whole(skill), world.said())
+
+
+async def test_a_switch_holds_for_its_channel_at_once_and_for_every_process(world: World) -> None:
+    elsewhere = world.another_shelf("two")
+    assert "report" in [one.id for one in (await world.here(shelf=elsewhere)).catalogue.skills]
+    await world.shelf.switch(HERE, "REPORT", "off", world.said())
+    assert "report" not in [one.id for one in (await world.here(shelf=elsewhere)).catalogue.skills]
+    assert "report" in await world.names(DEV)
+    await elsewhere.switch(HERE, "report", "on", world.said())
+    assert "report" in await world.names()
+
+
+async def test_off_for_all_beats_on_in_a_channel(world: World) -> None:
+    await world.shelf.switch(HERE, "report", "on", world.said())
+    await world.shelf.switch(ORG, "report", "off", world.said())
+    assert ["report" in await world.names(key) for key in (OPS, DEV)] == [False, False]
+    await world.shelf.switch(ORG, "report", None, world.said())
+    assert "report" in await world.names()
+
+
+async def test_off_stays_off_whatever_becomes_of_the_skill(world: World) -> None:
+    await world.shelf.switch(HERE, "report", "off", world.said())
+    write(world.root, "report", body="Newer.\n")
+    await world.publish()
+    assert "report" not in await world.names()
+    shutil.rmtree(world.root / "report")
+    await world.publish()
+    write(world.root, "report")
+    await world.publish()
+    assert "report" not in await world.names()
+    assert "report" not in [one.id for one in (await world.here(shelf=world.another_shelf("two"))).catalogue.skills]
+
+
+async def test_where_new_skills_start_off_one_is_on_only_when_switched(world: World) -> None:
+    world.settings(new_skills="off")
+    assert await world.names() == []
+    await world.shelf.switch(HERE, "report", "on", world.said())
+    await world.shelf.switch(ORG, "other", "on", world.said())
+    assert await world.names() == ["other", "report"]
+    assert await world.names(DEV) == ["other"]
+
+
+async def test_a_running_turn_keeps_its_skills_and_not_its_rights(world: World) -> None:
+    begun = await world.here()
+    skill = begun.find("report")
+    await world.shelf.at_hand(skill)
+    write(world.root, "report", body="Newer.\n")
+    await world.publish()
+    now = (await world.here()).over(begun.library)
+    assert now.find("report") is skill
+    assert contents.body(skill) == "Do it.\n"
+    await world.shelf.switch(HERE, "report", "off", world.said())
+    now = (await world.here()).over(begun.library)
+    assert may(None, now, SkillUse(skill, "load")).reason == "off_here"
+    assert begun.find("report") is skill, "what was asked before does not change under anybody's feet"
+
+
+@pytest.mark.parametrize("kind", ["no JSON", "unknown kind", "no switch", "another type of key"])
+async def test_when_the_switches_cannot_be_read_no_skill_is_on_and_the_operator_is_told(
+    world: World, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    redis, key = world.store.redis, f"{world.store.layout.skills_root}:{HERE}"
+    match kind:
+        case "no JSON":
+            await redis.hset(key, mapping={"s:report": "off", "rev": "1"})
+        case "unknown kind":
+            await redis.hset(key, mapping={"x:report": "{}", "rev": "1"})
+        case "no switch":
+            await redis.hset(key, mapping={"s:report": '{"to": "maybe"}', "rev": "1"})
+        case _:
+            await redis.set(key, "off")
+    here = await world.here()
+    assert (here.catalogue.skills, here.is_readable) == ((), False)
+    assert "switches can't be read" in caplog.text
+    assert "report" in await world.names(DEV), "the others work"
+    await redis.delete(key)
+    assert "report" in await world.names()
+
+
+async def test_equal_channels_share_a_catalogue_and_an_unchanged_one_is_the_same_object(world: World) -> None:
+    first, again, other = await world.here(), await world.here(), await world.here(DEV)
+    assert first is again
+    assert first.catalogue is other.catalogue
+    await world.shelf.switch(HERE, "report", "off", world.said())
+    assert (await world.here()).catalogue is not first.catalogue
+    assert (await world.here(DEV)).catalogue is other.catalogue
+
+
+async def test_a_bundle_waits_until_its_very_bytes_are_trusted(world: World) -> None:
+    first = world.bundle("checklist", body="SAFE.\n")
+    await add(world, first)
+    here = await world.here()
+    assert here.find("checklist").hash == first.hash
+    assert "checklist" not in await world.names()
+    assert "checklist" not in str((await world.here(DEV)).library.skills)
+    await world.shelf.trust(OPS.channel_id, first, world.said("slack-main/U-LI"))
+    assert "checklist" in await world.names()
+    second = world.bundle("checklist", body="SAFE!\n")
+    await add(world, second)
+    assert "checklist" not in await world.names()
+    assert (await world.here()).find("checklist").hash == second.hash
+    with pytest.raises(Changed):
+        await world.shelf.trust(OPS.channel_id, first, world.said())
+    await add(world, first)
+    assert "checklist" in await world.names(), "these bytes were trusted before"
+    await world.shelf.at_hand((await world.here()).find("checklist"))
+    assert contents.body((await world.here()).find("checklist")) == "SAFE.\n"
+
+
+async def test_a_bundle_that_nobody_trusts_leaves_the_skill_of_its_name_in_force(world: World) -> None:
+    await add(world, world.bundle("report", body="OTHER.\n"))
+    assert (await world.here()).find("report").tier == "org"
+    trusted = (await world.here()).waiting["report"]
+    await world.shelf.trust(OPS.channel_id, trusted, world.said())
+    here = await world.here()
+    assert (here.find("report").tier, [one.skill.tier for one in here.library.shadowed]) == ("channel", ["org"])
+    assert (await world.here(DEV)).find("report").tier == "org"
+
+
+async def test_a_bundle_for_all_is_of_the_organisation_and_needs_nobodys_word(world: World) -> None:
+    skill = world.bundle("checklist")
+    await world.shelf.add(ORG, skill, contents.whole(skill), world.said())
+    assert (await world.here(DEV)).find("checklist").tier == "org"
+    here = await world.here()
+    await world.shelf.remove(ORG, here.org.installed["checklist"], world.said())
+    assert "checklist" not in await world.names(DEV)
+
+
+async def test_what_was_removed_is_gone_and_its_bytes_stay_a_day_for_turns_that_run(world: World) -> None:
+    skill = world.bundle("checklist")
+    await add(world, skill)
+    await world.shelf.trust(OPS.channel_id, skill, world.said())
+    running = await world.here()
+    await world.shelf.remove(HERE, running.own.installed["checklist"], world.said())
+    assert "checklist" not in await world.names()
+    key = f"{world.store.layout.skills_root}:bundle:{skill.hash}"
+    assert 0 < await world.store.redis.ttl(key) <= 86_400
+    with pytest.raises(Changed):
+        await world.shelf.remove(HERE, running.own.installed["checklist"], world.said())
+
+
+async def test_two_admins_at_once_leave_one_state_and_two_lines(world: World) -> None:
+    await asyncio.gather(
+        world.shelf.switch(HERE, "report", "off", world.said("slack-main/U-ANA")),
+        world.another_shelf("two").switch(HERE, "report", "off", world.said("slack-main/U-BEN")),
+    )
+    assert "report" not in await world.names()
+    assert sorted(await world.audit()) == [("slack-main/U-ANA", "skill off"), ("slack-main/U-BEN", "skill off")]
+
+
+async def test_a_change_that_is_made_again_after_a_crash_is_one_change(world: World) -> None:
+    await world.shelf.switch(HERE, "report", "off", world.said(turn="t1"))
+    await world.shelf.switch(HERE, "report", "on", world.said(turn="t2"))
+    await world.shelf.switch(HERE, "report", "off", world.said(turn="t1"))
+    assert "report" in await world.names(), "what somebody else decided since is not undone"
+    assert [what for _, what in await world.audit()] == ["skill off", "skill on"]
+
+
+async def test_reload_waits_until_somebody_has_looked(world: World) -> None:
+    write(world.root, "fresh")
+    packing = asyncio.create_task(world.packer.run())
+    try:
+        await world.shelf.reload(world.said())
+        assert "fresh" in await world.names()
+    finally:
+        packing.cancel()
+
+
+async def test_reload_says_so_when_nobody_packs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelves, "RELOAD_WAIT_S", 0.2)
+    with pytest.raises(NobodyPacks):
+        await world.shelf.reload(world.said())
+
+
+async def test_what_a_skill_needs_is_asked_of_the_profile_and_the_machine(world: World) -> None:
+    write(world.root, "metrics", more="env: [CITY]\n")
+    (world.path / "profiles").mkdir()
+    (world.path / "profiles/default.yaml").write_text('skills: ["*"]\nprogram_env: [CITY]\n')
+    world.settings()
+    await world.publish()
+    assert "metrics" not in await world.names()
+    here = await world.here(shelf=world.another_shelf("two", "CITY"))
+    assert "metrics" in [one.id for one in here.catalogue.skills]

@@ -1,0 +1,89 @@
+"""A folder of skills, a packer that publishes it, and processes that read what was published."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from config.loading import Loaded, load
+from config.rules import rule_of
+from gateway.access import Here
+from gateway.conversation.key import ConversationKey
+from gateway.shelf.packing import Packer
+from gateway.shelf.shelf import Said, Shelf
+from gateway.store import Store
+from skills.bundles import Cache
+from skills.folders import Skill, read_one
+from tests.skills.test_library import write
+
+OPS = ConversationKey("slack-main", "C-OPS")
+DEV = ConversationKey("slack-main", "C-DEV")
+
+
+@dataclass
+class World:
+    """One Redis; `root` is the organisation's folder."""
+
+    store: Store
+    path: Path
+    loaded: Loaded = field(init=False)
+    packer: Packer = field(init=False)
+    shelf: Shelf = field(init=False)
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self.root.mkdir(exist_ok=True)
+        self.settings()
+        self.packer = self.another_packer("one")
+        self.shelf = self.another_shelf("one")
+
+    @property
+    def root(self) -> Path:
+        return self.path / "org"
+
+    def settings(self, **skills: Any) -> None:
+        """The operator's files."""
+        file = self.path / "deskmate.yaml"
+        written = {
+            "skills": {"folder": str(self.root), **skills},
+            "connections": {"slack-main": {"platform": "standard_webhooks"}},
+        }
+        file.write_text(json.dumps(written))
+        self.loaded = load(file, variables={})
+
+    def another_packer(self, name: str) -> Packer:
+        return Packer(self.store, self.loaded.settings.skills, name)
+
+    def another_shelf(self, machine: str, *present: str) -> Shelf:
+        """Of another process, on a machine of its own."""
+        return Shelf(self.store, Cache(self.path / f"cache-{machine}"), rule=rule_of, present=present)
+
+    async def publish(self) -> int:
+        """Look at the folders; the snapshot's number."""
+        assert await self.packer.step()
+        return (await self.shelf.look()).number
+
+    async def here(self, key: ConversationKey = OPS, shelf: Shelf | None = None) -> Here:
+        return await (shelf or self.shelf).here(key, self.loaded)
+
+    def said(self, who: str = "slack-main/U-ANA", turn: str | None = None) -> Said:
+        return Said(turn or f"turn-{next(self._numbers)}", who, "slack-main/C-OPS", "p.yaml line 1: roles.admin", 7)
+
+    async def names(self, key: ConversationKey = OPS) -> list[str]:
+        """Of the skills that may be loaded."""
+        return [skill.id for skill in (await self.here(key)).catalogue.skills]
+
+    async def audit(self) -> list[tuple[str, str]]:
+        """Who did what."""
+        lines = await self.store.redis.xrange(f"{self.store.layout.skills_root}:audit")
+        said = [json.loads(fields[b"said"]) for _, fields in lines]
+        return [(one["who"], one["what"]) for one in said]
+
+    def bundle(self, id_: str, **more: Any) -> Skill:
+        """A skill that somebody adds to a channel."""
+        skill = read_one(write(self.path / f"added-{next(self._numbers)}", id_, **more), "channel").skill
+        assert skill
+        return skill
