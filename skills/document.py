@@ -129,7 +129,11 @@ def cut_at_word(text: str, limit: int) -> str:
         return text
     end = max(limit - 1, 0)
     # A very long word is cut in the middle rather than half of the text being lost.
-    border = next((at for at in range(end, end // 2, -1) if _between_words(text[at - 1], text[at])), end)
+    if (second_half := text[end // 2 : end + 1]).isascii() and second_half.isprintable():
+        blank = text.rfind(" ", end // 2, end + 1)
+        border = min(blank + 1, end) if blank >= 0 else end
+    else:
+        border = next((at for at in range(end, end // 2, -1) if _between_words(text[at - 1], text[at])), end)
     return text[:border].rstrip(" \t\n,;:，；：、") + "…"
 
 

@@ -63,22 +63,27 @@ def lay_out(catalogue: Catalogue, max_tokens: int, order: Sequence[str] = (), de
     skills = tuple(ordered(catalogue, order))
     if not skills:
         return Index("", 0, 0, 0)
-    described = [summary(skill) for skill in skills]
-    longest = max(len(one) for one in described)
+    names = [line(skill, "") for skill in skills]
     use = rule(delivery)
+    room = max_tokens - tokens(_text([], use))
+    room_beside_search = max_tokens - tokens(_text([], use, SEARCH))
+    if not _fits(names, room):  # of thousands, so no description needs a look
+        return _first_names(names, use, room_beside_search)
+    described = [summary(skill) for skill in skills]
+    if _fits(whole := [line(skill, one) for skill, one in zip(skills, described, strict=True)], room):
+        return Index(_text(whole, use), len(skills), len(skills), 0)
+    if not _fits(names, room_beside_search):
+        return _first_names(names, use, room_beside_search)
+    return _shortened(skills, described, use, room_beside_search)
+
+
+def _shortened(skills: Sequence[Skill], described: Sequence[str], use: str, room: float) -> Index:
+    """All names, and of each description as much as there is room for, the same length for all."""
 
     def lines(limit: int) -> list[str]:
         return [line(skill, cut_at_word(one, limit)) for skill, one in zip(skills, described, strict=True)]
 
-    if _fits(whole := lines(longest), max_tokens - tokens(_text([], use))):
-        return Index(_text(whole, use), len(skills), len(skills), 0)
-    room = max_tokens - tokens(_text([], use, SEARCH))
-    names = lines(0)
-    if not _fits(names, room):
-        room -= tokens(_rest(len(names), len(names)) + "\n")
-        used = accumulate(tokens(name + "\n") for name in names)
-        shown = sum(1 for _ in takewhile(lambda so_far: so_far <= room, used))
-        return Index(_text([*names[:shown], _rest(shown, len(names))], use, SEARCH), len(skills), shown, len(skills))
+    longest = max(len(one) for one in described)
     low = 0
     for limit in range(longest.bit_length() - 1, -1, -1):
         longer = low + (1 << limit)
@@ -86,6 +91,14 @@ def lay_out(catalogue: Catalogue, max_tokens: int, order: Sequence[str] = (), de
     low = low if low >= _DESCRIPTION_MIN else 0
     shortened = sum(len(one) > low for one in described)
     return Index(_text(lines(low), use, SEARCH), len(skills), len(skills), shortened)
+
+
+def _first_names(names: Sequence[str], use: str, room: float) -> Index:
+    """As many names as there is room for, and how many there are."""
+    room -= tokens(_rest(len(names), len(names)) + "\n")
+    used = accumulate(tokens(name + "\n") for name in names)
+    shown = sum(1 for _ in takewhile(lambda so_far: so_far <= room, used))
+    return Index(_text([*names[:shown], _rest(shown, len(names))], use, SEARCH), len(names), shown, len(names))
 
 
 def ordered(catalogue: Catalogue, order: Sequence[str]) -> Iterator[Skill]:
@@ -122,9 +135,12 @@ def summary(skill: Skill) -> str:
     """Description and tags in one line, without characters that show nothing: a line can't pass for two."""
     tags = ", ".join(skill.head.tags)
     text = f"{skill.head.summary} [{tags}]" if tags else skill.head.summary
-    if not text.isprintable():
+    is_plain = text.isprintable()  # and then its only white space is blanks
+    if not is_plain:
         text = "".join(_shown(character) for character in text)
-    return cut_at_word(from_outside(" ".join(text.split())), 2 * DESCRIPTION_MAX)
+    if not is_plain or "  " in text:
+        text = " ".join(text.split())
+    return cut_at_word(from_outside(text.strip()), 2 * DESCRIPTION_MAX)
 
 
 def _shown(character: str) -> str:
