@@ -10,21 +10,25 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from config.settings import SkillsSettings
 from gateway.logs import log
 from gateway.shelf.snapshot import Snapshot, hash_of, snapshot_of
 from gateway.store import Store, Unreachable, reading, script_of
-from skills import bundles, contents
+from skills import bundles, contents, document
 from skills.folders import Fault, Skill
-from skills.library import Found, look, roots
+from skills.index import lay_out
+from skills.library import Found, Library, look, resolve, roots
+from skills.summary import Summary, changes, summarise
 
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 0.7
 LEASE_MS: Final = 5_000
+LINES_MAX: Final = 500
+"""More is not told in the log; the list of skills has all."""
 AT_ONCE: Final = 64
 """How many bundles are on their way to Redis at a time."""
 
@@ -34,6 +38,7 @@ class Packer:
 
     def __init__(self, store: Store, settings: SkillsSettings, name: str) -> None:
         self._store = store
+        self._settings = settings
         self._roots = roots(settings)
         self._name = name
         self._found: Found | None = None
@@ -99,9 +104,26 @@ class Packer:
             log(logger, "skills not published", level=logging.WARNING, verdict=verdict.decode())
             return False
         self._published_as = (hash_of(dumped), now)
-        log(logger, "skills published", snapshot=now, skills=len(snapshot.entries), new=len(new), gone=len(gone))
-        _tell(snapshot, before)
+        told = await asyncio.to_thread(self._told, found, self._found)
+        log(logger, "skills published", snapshot=now, new=len(new), gone=len(gone), sum=str(told.summary))
+        for line in told.lines:
+            log(logger, line)
+        for line in told.warnings:
+            log(logger, line, level=logging.WARNING)
         return True
+
+    def _told(self, found: Found, before: Found | None) -> _Told:
+        """At first all skills, later what is otherwise than before."""
+        library = resolve(found.tiers, found.faults, found.warnings)
+        every = library.catalogue(["*"])
+        budget = self._settings.index_max_tokens
+        summary = summarise(library, every, lay_out(every, budget), budget)
+        if before is None:
+            return _Told(summary, [str(row) for row in summary.rows[:LINES_MAX]], _remarks(library))
+        last = resolve(before.tiers, before.faults, before.warnings)
+        lines = [str(change) for change in changes(last, library)]
+        warnings = [remark for remark in _remarks(library) if remark not in set(_remarks(last))]
+        return _Told(summary, lines[:LINES_MAX], warnings)
 
     async def _put(self, skills: Sequence[Skill]) -> None:
         for at in range(0, len(skills), AT_ONCE):
@@ -139,10 +161,19 @@ def _packed(skills: Sequence[Skill]) -> list[tuple[str, bytes]]:
     return [(skill.hash, bundles.pack(contents.whole(skill))) for skill in skills]
 
 
-def _tell(snapshot: Snapshot, before: Snapshot) -> None:
-    for fault in snapshot.faults:
-        if fault not in before.faults:
-            log(logger, "skill can't be used", level=logging.WARNING, id=fault.id, tier=fault.tier, reason=str(fault))
-    for warning in snapshot.warnings:
-        if warning not in before.warnings:
-            log(logger, "skills", level=logging.WARNING, warning=warning)
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the log says of a snapshot."""
+
+    summary: Summary
+    lines: Sequence[str]
+    warnings: Sequence[str]
+
+
+def _remarks(library: Library) -> list[str]:
+    of_heads = (
+        f"{skill.folder / document.NAME}, line {remark.line}: {remark.text}"
+        for skill in library.skills.values()
+        for remark in skill.head.warnings
+    )
+    return [*map(str, library.faults), *library.warnings, *of_heads][:LINES_MAX]

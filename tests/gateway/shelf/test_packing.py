@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,10 +136,30 @@ async def test_a_bundle_that_is_not_what_its_hash_says_is_no_skill(world: World)
     await world.publish()
     here = await world.here()
     root = world.store.layout.skills_root
-    forged = await world.store.redis.get(f"{root}:bundle:{here.find('other').hash}")
+    forged: Any = await world.store.redis.get(f"{root}:bundle:{here.find('other').hash}")
     await world.store.redis.set(f"{root}:bundle:{here.find('report').hash}", forged)
     seen = await world.here(shelf=world.another_shelf("two"))
     assert "report" not in [skill.id for skill in seen.catalogue.skills]
+
+
+async def test_what_was_published_is_told_skill_by_skill(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    write(world.root, "report", description="Makes the report.")
+    write(world.root, "bad").joinpath("SKILL.md").write_text("no skill")
+    with caplog.at_level("INFO", "gateway.shelf.packing"):
+        await world.publish()
+        told = [record.getMessage() for record in caplog.records]
+        assert "● report  org  17 characters" in told
+        assert any(line.startswith("● web-access  builtin  ") for line in told)
+        assert any(line.startswith("✗ bad  org  (SKILL.md line 1: ") for line in told)
+        (published,) = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "skills published"]
+        assert published["snapshot"] == 1
+        assert published["sum"].startswith("3 of 3 skills on, 1 broken, list of ")
+        caplog.clear()
+        write(world.root, "report", description="Makes another report.")
+        await world.publish()
+        told = [record.getMessage() for record in caplog.records]
+        assert "report: org, changed" in told
+        assert not any("web-access" in line for line in told), "what is as it was is not told again"
 
 
 def test_a_snapshot_is_what_was_dumped() -> None:

@@ -78,7 +78,7 @@ class World:
 
     async def audit(self) -> list[tuple[str, str]]:
         """Who did what."""
-        lines = await self.store.redis.xrange(f"{self.store.layout.skills_root}:audit")
+        lines: Any = await self.store.redis.xrange(f"{self.store.layout.skills_root}:audit")
         said = [json.loads(fields[b"said"]) for _, fields in lines]
         return [(one["who"], one["what"]) for one in said]
 
