@@ -101,9 +101,7 @@ def secrets(value: Any) -> Iterator[str]:
             yield password
 
 
-def _problem(
-    source: Source, base: At, model: type[Section], error: Any, given: Container[str]
-) -> Problem:
+def _problem(source: Source, base: At, model: type[Section], error: Any, given: Container[str]) -> Problem:
     loc: At = error["loc"]
     kind: str = error["type"]
     context: Mapping[str, Any] = error.get("ctx", {})

@@ -30,6 +30,16 @@ async def counted(stage: Stage) -> dict[str, int]:
     return counts
 
 
+def where(asked: Asked) -> tuple[str, str, str]:
+    """Where the first skill's text stands: the kind of the block before, its own, and who speaks after."""
+    for message in asked.request["messages"]:
+        blocks = [{"type": ""}, *message["content"], {"text": ""}]
+        for at, block in enumerate(blocks):
+            if f"{BODY} of one." in json.dumps(block):
+                return blocks[at - 1]["type"], block["type"], blocks[at + 1].get("text", "").split()[0]
+    raise AssertionError("it is not there")
+
+
 def script(*replies: Reply) -> Any:
     given = iter(replies)
     return lambda _: next(given)
@@ -68,6 +78,14 @@ async def test_loads_and_a_steer_only_append_and_each_break_is_counted_once(stag
     assert len(stage.model.asked) == 6
     assert broken(stage.model.asked) == 0
     assert await counted(stage) == {}
+    assert (
+        where(stage.model.asked[-1])
+        == {
+            "message": ("tool_result", "text", "[U0USER1]"),
+            "tool_result": ("", "tool_result", "[U0USER1]"),
+            "next_turn": ("", "text", "[U0USER1]"),
+        }[delivery]
+    )
     whole = stage.model.asked[-1].body.decode()
     assert [whole.count(f"{BODY} of {name}.") for name in ("one", "two")] == [1, 1]
 

@@ -95,6 +95,23 @@ def test_the_three_newest_wait_and_come_once_in_front_of_what_the_person_says_ne
     assert whole(history).count("OLD of c") == 1
 
 
+def test_a_skill_whose_text_changed_waits_as_the_newest_and_a_command_is_no_message() -> None:
+    history = [said("go")]
+    for name, version in (("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"), ("d", "1")):
+        history += load(name, "next_turn", text=f"V{version}", hash=version)
+    assert list(loaded(history)) == ["c", "a", "d"]
+    history += [answer(2, words("Done.")), said("/help", "h")]
+    assert not any(f"V{version} of" in whole(history) for version in "12")
+    assert all(one.is_waiting for one in loaded(history).values())
+    history.append(said("next", "two"))
+    assert [text in whole(history) for text in ("V1 of a", "V2 of a", "V1 of b", "V1 of c")] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
 @pytest.mark.parametrize("delivery", WAYS)
 def test_a_cleared_conversation_has_nothing_loaded_and_nothing_waits(delivery: str) -> None:
     history = [said("go"), *load("a", delivery, tools=["x"]), Record("cleared", 0), said("new", "two")]

@@ -229,6 +229,22 @@ async def test_the_budget_is_counted_from_records_and_nothing_goes_by_itself(des
     assert (await desk.load("one")).text.endswith("nothing was added.")
 
 
+async def test_the_fourth_that_waits_takes_the_place_of_the_first_and_says_so(desk: Loading) -> None:
+    for name in ("one", "two", "three", "four"):
+        write(desk.root, name, body=f"Text of {name}.\n")
+        result = await desk.load(name)
+    pushes = desk.delivery == "next_turn"
+    assert result.text.endswith(" one waits no more: 3 skills at most do.") == pushes
+    assert len((await desk.load("one")).records) == pushes
+    desk.deliver()
+    assert [f"Text of {name}." in desk.whole() for name in ("one", "two", "three", "four")] == [
+        True,
+        not pushes,
+        True,
+        True,
+    ]
+
+
 async def test_a_batch_adds_up_in_the_order_of_its_calls(desk: Loading) -> None:
     desk.settings = SkillsSettings(budget_bytes=4_096)
     for name, size in (("one", 3_000), ("two", 2_000), ("three", 1_096)):
