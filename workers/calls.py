@@ -22,6 +22,7 @@ from workers.cards import Cards
 from workers.context import in_context
 from workers.live import Live
 from workers.loaded import narrowing
+from workers.mending import NO_NAME
 from workers.moves import Pending
 from workers.programs import ProgramTool
 from workers.rights import Rights
@@ -111,7 +112,8 @@ class Calls:
     async def _result(self, call: Pending, here: Here) -> tuple[ToolResult, bool]:
         """What the model gets, and whether it is an error."""
         if why := self._why_not(call, here):
-            await self.rights.refused(self.turn.actor, here, call.name)
+            asked = call.bad_input if call.name == NO_NAME and call.bad_input else call.name
+            await self.rights.refused(self.turn.actor, here, asked)
             return ToolResult(why, untrusted=False), True
         tool = self.offered[call.name]
         fitted = self._fitted(tool, call)

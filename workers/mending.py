@@ -20,6 +20,7 @@ KNOWN: Final = {"text", "thinking", "redacted_thinking", "tool_use"}
 ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 NO_NAME: Final = "unreadable_name"
+NAME_SHOWN: Final = 80
 
 
 def mended(answer: Answer, history: Iterable[Record]) -> Answer:
@@ -61,7 +62,7 @@ def _mended_use(block: dict[str, Any], used: set[Any], number: int) -> tuple[dic
         fresh = f"{tool_id}/{number}/{len(used)}".encode("utf-8", "replace")
         tool_id = f"toolu_{hashlib.sha256(fresh).hexdigest()[:24]}"
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        name, why = NO_NAME, "no tool can have this name"
+        name, why = NO_NAME, f"no tool can have the name {str(name)[:NAME_SHOWN]!r}"
     if not isinstance(arguments, dict):
         arguments, why = {}, why or "the arguments are no JSON object"
     return {**block, "id": tool_id, "name": name, "input": arguments}, why

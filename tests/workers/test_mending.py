@@ -64,7 +64,7 @@ def test_what_was_right_stays_as_it_was() -> None:
 def test_a_call_that_was_changed_does_not_run_and_says_why() -> None:
     made, _ = sent_back([use("a", "two words"), use("a", "tool")], [said("go")])
     first, second = made.content
-    assert made.bad_inputs == {"a": "no tool can have this name"}
+    assert made.bad_inputs == {"a": "no tool can have the name 'two words'"}
     assert first["id"] != second["id"]
     assert second["id"] not in made.bad_inputs
 
