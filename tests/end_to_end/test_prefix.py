@@ -11,6 +11,12 @@ from typing import Any
 import pytest
 
 from config.profiles import Delivery
+from config.rules import rule_of
+from gateway.conversation.key import ConversationKey
+from gateway.shelf.decisions import scope_of
+from gateway.shelf.shelf import Said, Shelf
+from gateway.store import Layout, open_store
+from skills.bundles import Cache
 from tests.end_to_end.conftest import Stage
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says
@@ -98,4 +104,55 @@ async def test_loads_and_a_steer_only_append_and_each_break_is_counted_once(stag
     await stage.slack.until(lambda: "fourth" in stage.posts())
     assert BODY not in stage.model.asked[-1].body.decode()
     assert await counted(stage) == {"break": 2, "break:unloaded": 1, "break:cleared": 1}
+    assert broken(stage.model.asked) == 2
+
+
+@pytest.mark.parametrize("delivery", ["message", "tool_result", "next_turn"])
+async def test_a_skill_that_is_switched_off_leaves_what_is_sent_and_a_line_says_so(
+    stage: Stage, delivery: Delivery
+) -> None:
+    folder = stage.deskmate.folder / "skills" / "one"
+    (folder / "references").mkdir(parents=True)
+    (folder / "SKILL.md").write_text(f"---\nname: one\ndescription: For tests.\n---\n{BODY} of one.\n")
+    (folder / "references" / "a.md").write_text(f"{BODY} of a file.")
+    file = {"name": "one", "file": "references/a.md"}
+    stage.model.answer_with(
+        script(
+            calls("load_skill", {"name": "one"}),
+            calls("load_skill", file),
+            says("first"),
+            says("second"),
+            calls("load_skill", {"name": "one"}),
+            says("third"),
+            calls("load_skill", {"name": "one"}),
+            says("fourth"),
+        )
+    )
+    profile = {"delivery": delivery, "skills": ["*"]}
+    await stage.start(settings={"skills": {"folder": str(folder.parent)}}, profile=profile)
+    first = await stage.slack.say(stage.hook, "begin")
+    await stage.slack.until(lambda: "first" in stage.posts())
+    await stage.slack.say(stage.hook, "go on", thread_ts=first.ts)
+    await stage.slack.until(lambda: "second" in stage.posts())
+    assert stage.model.asked[-1].body.decode().count(BODY) == 2
+    assert await counted(stage) == {}
+
+    store = open_store(stage.deskmate.redis_url, Layout(stage.deskmate.prefix, 1), timeout_s=5.0)
+    shelf = Shelf(store, Cache(stage.deskmate.folder / "cache"), rule=rule_of, present=())
+    scope = scope_of(ConversationKey("slack-main", first.channel).channel_id)
+    await shelf.switch(scope, "one", "off", Said("off", "slack-main/U", "", "a test"))
+    await stage.slack.say(stage.hook, "and now", thread_ts=first.ts)
+    await stage.slack.until(lambda: "third" in stage.posts())
+    off, refused = (asked.body.decode() for asked in stage.model.asked[-2:])
+    assert (BODY in off, off.count("skill one stood here: the skill is switched off here")) == (False, 2)
+    assert "one is switched off in this channel" in refused
+    assert BODY not in refused
+    assert await counted(stage) == {"break": 1, "break:off": 1, "break:prompt": 1}
+
+    await shelf.switch(scope, "one", "on", Said("on", "slack-main/U", "", "a test"))
+    await store.close()
+    await stage.slack.say(stage.hook, "once more", thread_ts=first.ts)
+    await stage.slack.until(lambda: "fourth" in stage.posts())
+    assert stage.model.asked[-1].body.decode().count(BODY) == (delivery != "next_turn")
+    assert await counted(stage) == {"break": 2, "break:off": 1, "break:prompt": 2}
     assert broken(stage.model.asked) == 2
