@@ -107,6 +107,12 @@ def calls(name: str, arguments: Mapping[str, Any] | None = None, *, text: str = 
     return Reply([*before, use], **{"stop_reason": "tool_use", **how})
 
 
+def several(*uses: tuple[str, Mapping[str, Any]], **how: Any) -> Reply:
+    """Calls of one step, each with its name and arguments."""
+    blocks = [{"type": "tool_use", "name": name, "input": dict(arguments)} for name, arguments in uses]
+    return Reply(blocks, **{"stop_reason": "tool_use", **how})
+
+
 def fails(status: int, kind: str = "api_error", message: str = "broken on purpose", **how: Any) -> Reply:
     """An error in place of an answer."""
     return Reply(status=status, error={"type": kind, "message": message}, **how)

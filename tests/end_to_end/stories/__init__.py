@@ -1,0 +1,1 @@
+"""The stories of skills, from a message to what comes back: one file each, on real processes, in other words each run."""

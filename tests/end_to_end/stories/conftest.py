@@ -1,0 +1,45 @@
+"""One world for all tests of a story, and words that are others in each run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Final
+
+import pytest
+import pytest_asyncio
+
+from tests.end_to_end.conftest import Stage
+from tests.end_to_end.stories.world import World, opened
+from tests.harness.deployment import Deployment
+from tests.harness.fake_model import KEY, FakeModel
+from tests.harness.slack_twin import BOT_TOKEN, SIGNING_SECRET, SlackTwin
+
+
+WAITER: Final = "等人的日报"
+"""A program that may use the network, which is granted by id: so that a test can hold it."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def deployed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, redis_url: str
+) -> AsyncIterator[World]:
+    """The processes, which all tests of one story use."""
+    folder = tmp_path_factory.mktemp(request.path.stem)
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(FakeModel())
+        slack = await stack.enter_async_context(SlackTwin())
+        environment = {"MODEL_KEY": KEY, "SLACK_SECRET": SIGNING_SECRET, "SLACK_TOKEN": BOT_TOKEN}
+        deskmate = await stack.enter_async_context(Deployment(folder, redis_url, {}, environment))
+        stage = Stage(deskmate, model, slack)
+        yield await stack.enter_async_context(opened(stage, folder, random.Random(), programs={"network": [WAITER]}))
+
+
+@pytest.fixture
+def world(deployed: World, request: pytest.FixtureRequest) -> World:
+    """The world, with words of this test's own. The same seed gives the same ones, for one test alone too."""
+    seed = request.config.getoption("randomly_seed")
+    print(f"words of seed {seed}: again with -p randomly --randomly-seed={seed}")
+    deployed.words.seed(f"{seed} {request.node.nodeid}")
+    return deployed
