@@ -11,13 +11,14 @@ Everything is told by settings, nothing by hooks. Logs are JSON lines in `folder
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import secrets
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -73,6 +74,7 @@ class Deployment:
     prefix: str = field(default_factory=lambda: f"e{secrets.token_hex(6)}")
     running: list[Running] = field(default_factory=list)
     port: int = 0
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     async def __aenter__(self) -> Self:
         self.port = self.port or free_port()
@@ -146,7 +148,7 @@ class Deployment:
         return process.returncode or 0, printed.decode()
 
     async def _start(self, name: str, *command: str) -> Running:
-        log = self.folder / f"{name}-{len(self.running)}.log"
+        log = self.folder / f"{name}-{next(self._numbers)}.log"  # several may start at once
         with log.open("w") as written:
             process = await asyncio.create_subprocess_exec(
                 *leashed(self._command(*command)),

@@ -16,7 +16,6 @@ from tests.harness.deployment import Deployment
 from tests.harness.fake_model import KEY, FakeModel
 from tests.harness.slack_twin import BOT_TOKEN, SIGNING_SECRET, SlackTwin
 
-
 WAITER: Final = "等人的日报"
 """A program that may use the network, which is granted by id: so that a test can hold it."""
 
@@ -40,6 +39,6 @@ async def deployed(
 def world(deployed: World, request: pytest.FixtureRequest) -> World:
     """The world, with words of this test's own. The same seed gives the same ones, for one test alone too."""
     seed = request.config.getoption("randomly_seed")
-    print(f"words of seed {seed}: again with -p randomly --randomly-seed={seed}")
+    request.node.add_report_section("setup", "words", f"the same words again: pytest --randomly-seed={seed}")
     deployed.words.seed(f"{seed} {request.node.nodeid}")
     return deployed

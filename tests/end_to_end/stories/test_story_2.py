@@ -96,7 +96,7 @@ async def test_four_loads_of_one_step_give_four_results_and_then_one_entry(world
 
 async def test_a_long_body_comes_in_parts_that_are_the_body_when_joined(world: World) -> None:
     name = world.word("handbook-")
-    chapters = []
+    chapters: list[str] = []
     while sum(map(len, chapters)) < 50_000:
         lines = "\n".join(f"{world.word()} {world.word()} 说明" for _ in range(world.words.randrange(20, 60)))
         code = "\n".join(f"# {world.word()}" for _ in range(world.words.randrange(10, 60)))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.end_to_end.requests import breaks, guidance, results, texts
-from tests.end_to_end.stories.world import ANA, MAX, World, skill
+from tests.end_to_end.stories.world import MAX, World, skill
 from tests.harness.model_replies import calls, says
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -22,7 +24,9 @@ async def test_a_loaded_skill_is_there_once_in_each_later_request(world: World) 
     talk = world.talk(world.room())
     load = calls("load_skill", {"name": name})
     first = await talk.say(MAX, f"帮忙读 {urls[0]}", load, calls("web_fetch", {"url": urls[0]}), says("三点"))
-    second = await talk.say(MAX, f"再读 {urls[1]} ，和刚才那篇比一比", calls("web_fetch", {"url": urls[1]}), says("一样"))
+    second = await talk.say(
+        MAX, f"再读 {urls[1]} ，和刚才那篇比一比", calls("web_fetch", {"url": urls[1]}), says("一样")
+    )
     assert "一样" in second.reply
     assert [texts(one).count(old) for one in (*first.asked, *second.asked)] == [0, 1, 1, 1, 1]
     assert breaks([*first.asked, *second.asked]) == 0
@@ -35,7 +39,7 @@ async def test_a_loaded_skill_is_there_once_in_each_later_request(world: World) 
     assert breaks([*first.asked, *second.asked, *third.asked]) == 0
 
     world.write(name, skill("How to read pages.", f"Read them otherwise. {new}"))
-    assert name in (await world.talk(talk.room).say(ANA, "/skill reload")).reply
+    await world.reload()
     fourth = await talk.say(MAX, "再来", load, calls("load_skill", {"name": name}), says("新的"))
     before, after, again = fourth.asked
     assert texts(before).count(new) == 0
@@ -61,7 +65,7 @@ async def test_a_full_budget_refuses_one_more_and_keeps_what_is_there(world: Wor
     *there, last = sizes
     for name in there:
         assert name in over["content"], "it names what is loaded"
-    left = 65_536 - sum(sizes[name] for name in there)
+    left = 65_536 - sum(int(re.findall(r"(\d+) characters", one["content"])[0]) for one in fitting)
     assert f"{left / 1024:.1f} KB are left" in over["content"]
     seen = texts(turn.asked[-1])
     assert [seen.count(canaries[name]) for name in sizes] == [1, 1, 1, 0], last

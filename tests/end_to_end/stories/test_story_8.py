@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -53,13 +51,13 @@ def program(world: World, name: str, word: str, *, first: str = "pass") -> Path:
             "main.py": source,
             "schema.json": json.dumps(SCHEMA),
             "examples/one.input.json": json.dumps(given),
-            "examples/one.output.txt": f"{word} {json.dumps(given)}",
+            "examples/one.expected.txt": f"{word} {json.dumps(given)}",
         },
     )
 
 
 def tool_of(asked: Asked, name: str) -> str:
-    return next(tool["name"] for tool in asked.request["tools"] if name in tool["description"])
+    return str(next(tool["name"] for tool in asked.request["tools"] if name in tool["description"]))
 
 
 def calling(name: str, *arguments: dict[str, Any], then: str) -> Script:
@@ -157,20 +155,6 @@ async def test_the_model_sees_no_line_of_the_source(world: World) -> None:
     for asked in turn.asked:
         for line in ("import json", "SECRET", "def run", f"canary-of-{name}", "json.dumps"):
             assert line not in texts(asked)
-
-
-async def test_a_question_that_needs_no_report_runs_nothing_and_why_says_so(world: World) -> None:
-    name = world.word("生成日报-")
-    program(world, name, world.word())
-    await world.reload()
-    talk = world.talk(world.room())
-    turn = await talk.say(MAX, "这两天数字走势怎么样", says("看着平稳"))
-    assert results(turn.asked[-1]) == []
-    assert not [line for line in world.logged("program") if line["fields"]["id"] == name]
-    why = await talk.say(MAX, "/why")
-    told = "\n".join([why.reply, *why.whispers])
-    assert name in told
-    assert "web-access" in told
 
 
 async def test_a_run_ends_on_the_version_that_it_began_with(world: World) -> None:

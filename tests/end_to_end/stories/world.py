@@ -146,7 +146,7 @@ class World:
 
     async def audit(self) -> list[dict[str, str]]:
         """All lines of the audit log, oldest first."""
-        lines = await self.redis.xrange(f"{self.store.layout.skills_root}:audit")
+        lines: list[Any] = await self.redis.xrange(f"{self.store.layout.skills_root}:audit")
         return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in lines]
 
     def logged(self, event: str = "") -> list[dict[str, Any]]:
@@ -228,7 +228,7 @@ async def opened(stage: Stage, folder: Path, words: random.Random, **skills: Any
             "channels": rules,
             "tools": {"web_fetch": {"allow_private": [f"127.0.0.1:{port}"]}},
         }
-        stage.set(settings, PROFILE)
+        stage.set(settings, dict(PROFILE))
         for name in ("team", "copy"):
             _write_profile(folder, name, PROFILE)
         store = open_store(stage.deskmate.redis_url, Layout(stage.deskmate.prefix, 1), timeout_s=5.0)
