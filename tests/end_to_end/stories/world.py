@@ -11,6 +11,7 @@ Whoever reads `turn` reads what came after the whole turn was over: nothing wait
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -145,9 +146,10 @@ class World:
     # ---- what can be read afterwards ----
 
     async def audit(self) -> list[dict[str, str]]:
-        """All lines of the audit log, oldest first."""
-        lines: list[Any] = await self.redis.xrange(f"{self.store.layout.skills_root}:audit")
-        return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in lines]
+        """All lines of the audit log, oldest first: who, channel, what, thing, rule, before, after."""
+        lines: Any = await self.redis.xrange(f"{self.store.layout.skills_root}:audit")
+        stored = [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in lines]
+        return [{**json.loads(one.pop("said")), **one} for one in stored]
 
     def logged(self, event: str = "") -> list[dict[str, Any]]:
         """Lines of every process's log, each process's in their order."""
