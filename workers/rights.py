@@ -55,12 +55,16 @@ def why_withheld(here: Here, held: Held) -> Why | None:
     """Why something of a skill that is in context may no longer be sent, if it may not."""
     skill = here.library.skills.get(ids.key(held.id)) or here.waiting.get(ids.key(held.id))
     verdict = may(None, here, SkillUse(skill, "load")) if skill else None
-    if verdict and not verdict.allowed:
+    if verdict is None:
+        return "gone"
+    if not verdict.allowed:
         return "off"
+    if verdict.as_data and held.is_guidance:
+        return "untrusted" if skill and skill.hash == held.bundle else "changed"
     if held.tier == CHANNEL:
         there = here.own.installed.get(ids.skeleton(held.id))
         if there is None:
             return "gone"
         if not here.own.trusts(held.id, there.bundle):
             return "untrusted" if there.bundle == held.bundle else "changed"
-    return None if skill else "gone"
+    return None

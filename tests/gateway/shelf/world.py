@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from gateway.conversation.key import ConversationKey
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Said, Shelf
 from gateway.store import Store
+from skills import contents
 from skills.bundles import Cache
-from skills.folders import Skill, read_one
+from skills.folders import Skill, read_one, skill_of
 from tests.skills.test_library import write
 
 OPS = ConversationKey("slack-main", "C-OPS")
@@ -82,8 +84,12 @@ class World:
         said = [json.loads(fields[b"said"]) for _, fields in lines]
         return [(one["who"], one["what"]) for one in said]
 
-    def bundle(self, id_: str, **more: Any) -> Skill:
+    def bundle(self, id_: str, files: Mapping[str, str] | None = None, **more: Any) -> Skill:
         """A skill that somebody adds to a channel."""
-        skill = read_one(write(self.path / f"added-{next(self._numbers)}", id_, **more), "channel").skill
+        folder = write(self.path / f"added-{next(self._numbers)}", id_, **more)
+        for path, text in (files or {}).items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+        skill = read_one(folder, "channel").skill
         assert skill
-        return skill
+        return skill_of(id_, "channel", folder, contents.whole(skill))
