@@ -86,6 +86,6 @@ async def test_a_body_of_the_organisation_is_gone_where_only_an_untrusted_one_ha
     held = guidance((await world.here()).find("report"))
     shutil.rmtree(world.root / "report")
     await world.publish()
-    other = world.bundle("report")
+    other = world.bundle("report", body="Other.\n")
     await world.shelf.add(HERE, other, contents.whole(other), world.said())
     assert await why(world, held) == "changed"
