@@ -19,8 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,14 @@ from config.loading import Loaded, load
 from config.rules import rule_of
 from gateway.shelf.decisions import scope_of
 from gateway.shelf.packing import Packer
-from gateway.shelf.shelf import Said, Shelf
+from gateway.shelf.shelf import NobodyPacks, Said, Shelf
 from gateway.store import Store
 from skills import document
 from skills.bundles import Cache
 
 GOALS = {"change": 2.0, "here": 1.0, "p99": 40.0, "held": 100.0}
 LOOKS = 2_000
+SAID = Said("bench", "bench/ada", "hooks/room-1", "bench")
 WITHIN_S = 120.0
 
 
@@ -70,8 +72,8 @@ async def pack(here: World, loaded: Loaded, folder: Path, count: int) -> None:
     show("  CPU of Redis", redis_s, "s")
     show("  the loop held, at most", held_s * 1_000, "ms")
     show("  in Redis", (await memory_of(here.store) - before) / 1e6, "MB")
-    number = (await here.store.redis.hget(f"{here.store.layout.skills_root}:meta", "snapshot")).decode()
-    size = await here.store.redis.strlen(f"{here.store.layout.skills_root}:snapshot:{number}")
+    seen = await Shelf(here.store, Cache(here.folder), rule=rule_of, present=()).look()
+    size = await here.store.redis.strlen(f"{here.store.layout.skills_root}:snapshot:{seen.number}")
     show("  of it the snapshot", size / 1e6, "MB")
     took_s, cpu_s, _, held_s = await timed(here, packer)
     show("nothing changed: CPU", cpu_s * 1_000, "ms")
@@ -103,57 +105,63 @@ def change(folder: Path, words: str) -> None:
     new.replace(file)
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Webhooks one after the other, however long the answers take."""
+
+    each_s: int
+    """How many a second."""
+    bodies: Iterator[bytes]
+
+    async def post(self, url: str, is_over: Callable[[], bool], *, for_s: float) -> list[float]:
+        """How long each waited for its 200, in seconds, counted from when it was due."""
+        took_s: list[float] = []
+
+        async def one(body: bytes, due_s: float) -> None:
+            tally = await post_all(url, [signed_post("/webhooks/slack-main", body, int(time.time()))], connections=1)
+            assert tally.statuses == {200: 1}, tally.statuses
+            took_s.append(time.perf_counter() - due_s)
+
+        begun_s = time.perf_counter()
+        async with asyncio.TaskGroup() as posts:
+            for number in itertools.count():
+                due_s = begun_s + number / self.each_s
+                if due_s > begun_s + for_s or (number % 20 == 0 and is_over()):
+                    break
+                await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
+                posts.create_task(one(next(self.bodies), due_s))
+        return took_s
+
+
 # ---- a gateway that packs while events come in ----
 
 
-async def publish_under_load(here: World, folder: Path, empty: Path, pace: int, seed: int, verdicts: Verdicts) -> None:
+async def publish_under_load(here: World, folder: Path, place: Path, pace: Pace, verdicts: Verdicts) -> None:
     """The folder is filled while a gateway serves: how long webhooks wait, before and meanwhile."""
-    bodies = slack_events(seed)
     with server("sink", "bench._sink", core=other_core()) as (_, sink):
-        here.configure(connections={"slack-main": slack(sink)}, skills={"folder": str(empty)})
+        here.configure(connections={"slack-main": slack(sink)}, skills={"folder": str(place)})
         with here.deskmate("gateway") as gateway:
             line = await here.logged("gateway", "gateway ready")
             url = "http://" + line.partition("http://")[2].split()[0]
             await here.logged("gateway", "skills published")
-            usual = await paced(url, bodies, pace, lambda: False, for_s=4.0)
+            usual = await pace.post(url, lambda: False, for_s=4.0)
             cpu_s, begun_s = gateway.cpu_s(), time.perf_counter()
-            empty.rmdir()
-            folder.rename(empty)
+            place.rmdir()
+            folder.rename(place)
             log = here.folder / "gateway.log"
 
             def is_published() -> bool:
                 return log.read_text(encoding="utf-8").count("skills published") > 1
 
-            meanwhile = await paced(url, bodies, pace, is_published, for_s=WITHIN_S)
+            meanwhile = await pace.post(url, is_published, for_s=WITHIN_S)
             assert is_published(), f"nothing was published within {WITHIN_S:g} s"
             show("found, packed and published by a gateway that serves", time.perf_counter() - begun_s, "s")
             show("  CPU of the gateway, events included", gateway.cpu_s() - cpu_s, "s")
-    show(f"webhooks at {pace}/s, p50 otherwise", quantile(usual, 0.5) * 1_000, "ms")
+    show(f"webhooks at {pace.each_s}/s, p50 otherwise", quantile(usual, 0.5) * 1_000, "ms")
     show("  p99", quantile(usual, 0.99) * 1_000, "ms")
     show("  p50 meanwhile", quantile(meanwhile, 0.5) * 1_000, "ms")
     verdicts.tell(f"p99 of {len(meanwhile)} webhooks meanwhile", quantile(meanwhile, 0.99) * 1_000, GOALS["p99"], "ms")
     show("  the slowest", max(meanwhile) * 1_000, "ms")
-
-
-async def paced(url: str, bodies: Any, pace: int, is_over: Callable[[], bool], *, for_s: float) -> list[float]:
-    """How long each event waited for its 200, one after the other at a steady pace, each counted from when it was due."""
-    took_s: list[float] = []
-    posts = set()
-
-    async def one(body: bytes, due_s: float) -> None:
-        tally = await post_all(url, [signed_post("/webhooks/slack-main", body, int(time.time()))], connections=1)
-        assert tally.statuses == {200: 1}, tally.statuses
-        took_s.append(time.perf_counter() - due_s)
-
-    begun_s = time.perf_counter()
-    for number in itertools.count():
-        due_s = begun_s + number / pace
-        if due_s > begun_s + for_s or (number % 20 == 0 and is_over()):
-            break
-        await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
-        posts.add(asyncio.create_task(one(next(bodies), max(due_s, time.perf_counter()))))
-    await asyncio.gather(*posts)
-    return took_s
 
 
 # ---- workers ----
@@ -182,11 +190,19 @@ async def next_sight(reader: Process) -> Sight:
         return Sight(**json.loads(await asyncio.to_thread(reader.started.stdout.readline)))
 
 
-async def change_reaches_all(
-    here: World, loaded: Loaded, folder: Path, readers: list[Process], verdicts: Verdicts
-) -> None:
+async def until_packer(shelf: Shelf) -> None:
+    """Wait until the gateway has taken the place of the one before, and has looked."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            with suppress(NobodyPacks):
+                await shelf.reload(SAID)
+                return
+
+
+async def change_reaches_all(here: World, folder: Path, readers: list[Process], verdicts: Verdicts) -> None:
+    shelf = Shelf(here.store, Cache(here.folder), rule=rule_of, present=())
     with here.deskmate("gateway", core=other_core()):
-        await asyncio.sleep(3)  # it becomes the packer, and has looked once
+        await until_packer(shelf)
         for number in range(3):
             begun_s = time.time()
             change(folder, f"for the {number}th time")
@@ -195,10 +211,8 @@ async def change_reaches_all(
             verdicts.tell(f"a changed file, until {len(readers)} processes see it", last_s, GOALS["change"], "s")
         show("  a reader, CPU", statistics.median(sight.cpu_s for sight in sights) * 1_000, "ms")
         show("  its loop held, at most", max(sight.held_s for sight in sights) * 1_000, "ms")
-        said = Said("bench", "bench/ada", "hooks/room-1", "bench")
-        shelf = Shelf(here.store, Cache(here.folder), rule=rule_of, present=())
         begun_s = time.time()
-        await shelf.switch(scope_of(KEY.channel_id), "skill-00007", "off", said)
+        await shelf.switch(scope_of(KEY.channel_id), "skill-00007", "off", SAID)
         sights = await asyncio.gather(*map(next_sight, readers))
         last_s = max(sight.at_s for sight in sights) - begun_s
         verdicts.tell(f"a switch, until {len(readers)} processes see it", last_s, GOALS["change"], "s")
@@ -216,7 +230,7 @@ async def bench(count: int, readers: int, pace: int, seed: int) -> None:
             here.configure(skills={"folder": str(folder)})
             await pack(here, load(here.settings), folder, count)
         async with world() as here:
-            await publish_under_load(here, folder, empty, pace, seed, verdicts)
+            await publish_under_load(here, folder, empty, Pace(pace, slack_events(seed)), verdicts)
             folder = empty
             loaded = load(here.settings)
             command = [sys.executable, "-m", "bench._reader", str(here.settings), here.redis_url]
@@ -236,7 +250,7 @@ async def bench(count: int, readers: int, pace: int, seed: int) -> None:
             await unchanged(here, loaded)
             watching += [reader(number) for number in range(1, readers)]
             await asyncio.gather(*map(next_sight, watching[1:]))
-            await change_reaches_all(here, loaded, folder, watching, verdicts)
+            await change_reaches_all(here, folder, watching, verdicts)
             stack.close()
     verdicts.end()
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -26,11 +27,14 @@ from skills.summary import Summary, changes, summarise
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 0.7
+LOOK_AT_LEAST_EVERY_S: Final = 1.2
+"""Whatever a look costs, a change reaches all processes within two seconds."""
 LEASE_MS: Final = 5_000
 LINES_MAX: Final = 500
 """More is not told in the log; the list of skills has all."""
 AT_ONCE: Final = 64
-"""How many bundles are on their way to Redis at a time."""
+BYTES_AT_ONCE: Final = 1_024 * 1_024
+"""How many skills, and about how much of them, is on its way to Redis at a time."""
 
 
 class Packer:
@@ -42,6 +46,8 @@ class Packer:
         self._roots = roots(settings)
         self._name = name
         self._found: Found | None = None
+        """What we saw last, published or not."""
+        self._published: Found | None = None
         self._published_as = ("", 0)
         """Hash and number of what Redis held when we last looked."""
 
@@ -58,24 +64,38 @@ class Packer:
             except Exception as error:  # noqa: BLE001  # it tries again; what was published stays in force
                 log(logger, "skills not looked at", level=logging.ERROR, error=error)
             # A look at thousands of folders takes a while, and it should not take all of a core.
-            await asyncio.sleep(max(LOOK_EVERY_S, 10 * (time.monotonic() - begun_s)))
+            await asyncio.sleep(min(max(LOOK_EVERY_S, 10 * (time.monotonic() - begun_s)), LOOK_AT_LEAST_EVERY_S))
 
     async def step(self) -> bool:
         """Look once, and publish what is new. False: another process does that.
 
         Raises `Unreachable`; `NotADirectoryError` for a folder that was never there.
         """
-        ours, number, hash_, wanted, done = await self._run("pack", self._name, LEASE_MS)
+        ours, number, hash_, wanted, done = await self._lease()
         if not ours:
-            self._found = None
+            self._found = self._published = None
             return False
-        found = await asyncio.to_thread(self._look)
-        is_new = found is not self._found or (hash_.decode(), number) != self._published_as
-        if is_new and await self._publish(found, number):
-            self._found = found
-        if wanted > done and found is self._found:
-            await self._run("done", self._name, wanted)
+        keeping = asyncio.create_task(self._keep_lease(), name="lease of the packer")
+        try:
+            found = self._found = await asyncio.to_thread(self._look)
+            is_new = found is not self._published or (hash_.decode(), number) != self._published_as
+            if is_new and await self._publish(found, number):
+                self._published = found
+            if wanted > done and found is self._published:
+                await self._run("done", self._name, wanted)
+        finally:
+            keeping.cancel()
         return True
+
+    async def _lease(self) -> Any:
+        return await self._run("pack", self._name, LEASE_MS)
+
+    async def _keep_lease(self) -> None:
+        """Until cancelled: to read and pack thousands of skills for the first time takes longer than one lease."""
+        while True:
+            await asyncio.sleep(LEASE_MS / 3_000)
+            with suppress(Unreachable):
+                await self._lease()
 
     def _look(self) -> Found:
         before = self._found
@@ -83,29 +103,25 @@ class Packer:
 
     async def _publish(self, found: Found, number: int) -> bool:
         """Whether it is published now; if not, the next step tries again."""
-        before = await self._stored(number)
-        snapshot = _with_good_versions(found, before)
-        dumped = snapshot.dump()
-        skills = {skill.hash: skill for skill in found.skills if skill.hash in snapshot.bundles}
-        new = [bundle for bundle in snapshot.bundles - before.bundles if bundle in skills]
+        plan = await asyncio.to_thread(_plan, found, await self._stored(number))
         try:
-            await self._put([skills[bundle] for bundle in new])
+            await self._put(plan.new)
         except contents.Changed as error:
             log(logger, "skills changed while they were packed", reason=str(error))
             return False
-        if before == snapshot and number:
-            self._published_as = (hash_of(dumped), number)
+        if plan.is_published and number:
+            self._published_as = (plan.hash, number)
             return True
-        gone = before.bundles - snapshot.bundles
+        new = [skill.hash for skill in plan.new]
         verdict, now = await self._run(
-            "publish", self._name, number, hash_of(dumped), dumped, len(new), *new, *sorted(gone)
+            "publish", self._name, number, plan.hash, plan.dumped, len(new), *new, *plan.gone
         )
         if verdict != b"OK":
             log(logger, "skills not published", level=logging.WARNING, verdict=verdict.decode())
             return False
-        self._published_as = (hash_of(dumped), now)
-        told = await asyncio.to_thread(self._told, found, self._found)
-        log(logger, "skills published", snapshot=now, new=len(new), gone=len(gone), sum=str(told.summary))
+        self._published_as = (plan.hash, now)
+        told = await asyncio.to_thread(self._told, found, self._published)
+        log(logger, "skills published", snapshot=now, new=len(new), gone=len(plan.gone), sum=str(told.summary))
         for line in told.lines:
             log(logger, line)
         for line in told.warnings:
@@ -122,21 +138,45 @@ class Packer:
             return _Told(summary, [str(row) for row in summary.rows[:LINES_MAX]], _remarks(library))
         last = resolve(before.tiers, before.faults, before.warnings)
         lines = [str(change) for change in changes(last, library)]
-        warnings = [remark for remark in _remarks(library) if remark not in set(_remarks(last))]
+        known = set(_remarks(last))
+        warnings = [remark for remark in _remarks(library) if remark not in known]
         return _Told(summary, lines[:LINES_MAX], warnings)
 
-    async def _put(self, skills: Sequence[Skill]) -> None:
-        for at in range(0, len(skills), AT_ONCE):
-            packed = await asyncio.to_thread(_packed, skills[at : at + AT_ONCE])
+    async def _put(self, skills: Iterable[Skill]) -> None:
+        for some in _portions(skills):
+            packed = await asyncio.to_thread(_packed, some)
             await asyncio.gather(*(self._run("put", bundle, raw) for bundle, raw in packed))
 
-    async def _stored(self, number: int) -> Snapshot:
+    async def _stored(self, number: int) -> bytes:
+        """A snapshot as it lies in Redis; nothing if it is not there."""
         with reading():
-            text = await self._store.redis.get(f"{self._store.layout.skills_root}:snapshot:{number}")
-        return Snapshot.load(text) if text else Snapshot((), (), ())
+            found: Any = await self._store.redis.get(f"{self._store.layout.skills_root}:snapshot:{number}")
+        return found or b""
 
     async def _run(self, name: str, *arguments: str | bytes | float) -> Any:
         return await self._store.run(script_of("gateway.shelf", name), self._store.layout.skills_root, *arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What has to be done so that others see what we found."""
+
+    dumped: str
+    hash: str
+    is_published: bool
+    new: Sequence[Skill]
+    """Whose bundles nobody names yet."""
+    gone: Sequence[str]
+    """Bundles that are no longer named."""
+
+
+def _plan(found: Found, stored: bytes) -> _Plan:
+    before = Snapshot.load(stored) if stored else Snapshot((), (), ())
+    snapshot = _with_good_versions(found, before)
+    dumped = snapshot.dump()
+    new, gone = snapshot.bundles - before.bundles, before.bundles - snapshot.bundles
+    skills = {skill.hash: skill for skill in found.skills if skill.hash in new}
+    return _Plan(dumped, hash_of(dumped), before == snapshot, list(skills.values()), sorted(gone))
 
 
 def _with_good_versions(found: Found, before: Snapshot) -> Snapshot:
@@ -155,6 +195,20 @@ def _with_good_versions(found: Found, before: Snapshot) -> Snapshot:
             there.add((fault.tier, fault.id))
         faults.append(replace(fault, kept=True) if is_kept else fault)
     return Snapshot(tuple(entries), tuple(faults), now.warnings)
+
+
+def _portions(skills: Iterable[Skill]) -> Iterator[list[Skill]]:
+    """So many that what they hold may be in memory, and on its way to Redis, at a time."""
+    portion: list[Skill] = []
+    left_bytes = BYTES_AT_ONCE
+    for skill in skills:
+        portion.append(skill)
+        left_bytes -= skill.skill_md.size_bytes + sum(file.size_bytes for file in skill.files.values())
+        if len(portion) == AT_ONCE or left_bytes <= 0:
+            yield portion
+            portion, left_bytes = [], BYTES_AT_ONCE
+    if portion:
+        yield portion
 
 
 def _packed(skills: Sequence[Skill]) -> list[tuple[str, bytes]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.shelf import packing
 from gateway.shelf.snapshot import Snapshot
 from gateway.store import Store
 from skills import contents
@@ -77,6 +79,13 @@ async def test_one_packs_and_the_others_wait_until_it_is_gone(world: World) -> N
     assert await other.step()
     assert not await world.packer.step()
     assert (await world.shelf.look()).number == 2
+
+
+async def test_who_packs_for_longer_than_a_lease_keeps_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(world.root, "atlas")
+    (folder / "maps.bin").write_bytes(os.urandom(24_000_000))  # about a second of compression
+    monkeypatch.setattr(packing, "LEASE_MS", 300)
+    assert await world.publish() == 1
 
 
 async def test_bundles_are_kept_while_they_are_named_and_a_day_longer(world: World) -> None:
