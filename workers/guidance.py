@@ -16,6 +16,7 @@ from workers.loaded import Why
 HEADINGS_SHOWN: Final = 40
 _GONE: Final[Mapping[Why, str]] = {
     "off": "the skill is switched off here. Do not go by it any more.",
+    "unsure": "nobody can tell now whether the skill is switched off. Do not go by it; load it again later.",
     "untrusted": "nobody here has said that the skill is trusted. Do not go by it any more.",
     "changed": "its files are not those that were trusted. Do not go by it any more.",
     "gone": "the skill is not there any more. Do not go by it.",

@@ -16,9 +16,9 @@ from workers.context import in_context, spoken
 WAITING_MAX: Final = 3
 """So many skills wait for the person's next message; the newest ones."""
 
-Why = Literal["off", "untrusted", "changed", "gone", "unloaded"]
-"""Why a text is no longer sent: switched off, not trusted, not the bytes that were trusted, taken away, put away by the
-model."""
+Why = Literal["off", "unsure", "untrusted", "changed", "gone", "unloaded"]
+"""Why a text is no longer sent: switched off, nobody can tell whether it is, not trusted, not the bytes that were trusted,
+taken away, put away by the model."""
 
 
 @dataclass(slots=True)
@@ -174,7 +174,7 @@ def withhold(
     reasons: dict[str, Why] = {}
     for one in held(history):
         why = why_not(one)
-        if why and (one.is_guidance or why in {"off", "gone"}):
+        if why and (one.is_guidance or why in {"off", "unsure", "gone"}):
             reasons.setdefault(one.id, why)
     return tuple(
         withheld([name for name in reasons if reasons[name] == why], why, turn=turn, at_ms=at_ms)

@@ -53,6 +53,8 @@ class Rights:
 
 def why_withheld(here: Here, held: Held) -> Why | None:
     """Why something of a skill that is in context may no longer be sent, if it may not."""
+    if not here.is_readable:
+        return "unsure"
     skill = here.library.skills.get(ids.key(held.id)) or here.waiting.get(ids.key(held.id))
     verdict = may(None, here, SkillUse(skill, "load")) if skill else None
     if verdict is None:

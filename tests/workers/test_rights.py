@@ -61,6 +61,12 @@ async def test_what_is_off_or_gone_leaves_its_files_too(world: World) -> None:
     assert (await why(world, held), await why(world, file)) == ("gone", "gone")
 
 
+async def test_where_switches_cannot_be_read_everything_leaves(world: World) -> None:
+    held = guidance((await world.here()).find("report"))
+    await world.store.redis.set(f"{world.store.layout.skills_root}:{HERE}", "x")
+    assert await why(world, held) == "unsure"
+
+
 @pytest.mark.parametrize("id_", ["checklist", "report"])
 async def test_a_body_of_the_channel_leaves_when_other_bytes_come_and_returns_with_trust(
     world: World, id_: str
