@@ -35,6 +35,7 @@ from gateway.inventory import load_checked
 from gateway.machine import Machine, PortTaken, free_port, reachable
 from gateway.noted import noted_address
 from gateway.platforms import ConnectionRefused, Outside
+from gateway.shelf.packing import standing
 from gateway.store import Layout, Store, Unreachable, open_store
 from skills import sandbox
 
@@ -148,6 +149,7 @@ async def check_redis(store: Store, settings: Settings) -> list[Finding]:
             await _latency(store.redis),
             await _clock(store.redis),
             await _workers(Mailbox(store, settings.mailbox)),
+            await _skills(store),
         ]
     return findings
 
@@ -232,6 +234,14 @@ async def _workers(mailbox: Mailbox) -> Finding:
     if workers := await mailbox.workers():
         return Finding("ok", "workers", f"{len(workers)} at work")
     return Finding("warn", "workers", "none: messages are kept and not answered", "start `deskmate worker`")
+
+
+async def _skills(store: Store) -> Finding:
+    number, packer = await standing(store)
+    if packer:
+        return Finding("ok", "skills", f"snapshot {number}; the folders are looked at by {packer}")
+    text = f"snapshot {number} stays in force" if number else "none were published yet"
+    return Finding("warn", "skills", f"nobody looks at the folders now; {text}", "start `deskmate gateway`")
 
 
 @asynccontextmanager

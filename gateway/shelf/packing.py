@@ -215,6 +215,17 @@ def _packed(skills: Sequence[Skill]) -> list[tuple[str, bytes]]:
     return [(skill.hash, bundles.pack(contents.whole(skill))) for skill in skills]
 
 
+async def standing(store: Store) -> tuple[int, str]:
+    """The number of the snapshot that is in force, 0 for none, and the name of who packs now, if anybody does.
+
+    Raises `Unreachable`.
+    """
+    root = store.layout.skills_root
+    with reading():
+        number, packer = await store.redis.hget(f"{root}:meta", "snapshot"), await store.redis.get(f"{root}:packer")
+    return int(number or 0), (packer or b"").decode()
+
+
 @dataclass(frozen=True, slots=True)
 class _Told:
     """What the log says of a snapshot."""

@@ -13,7 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from config.loading import load
-from config.settings import Connection, GatewaySettings, ModelSettings, RedisSettings, Settings
+from config.settings import Connection, GatewaySettings, ModelSettings, RedisSettings, Settings, SkillsSettings
 from gateway.checks import Finding
 from gateway.cli import run
 from gateway.cli.doctor import (
@@ -30,6 +30,7 @@ from gateway.connections import Opened
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Actor
 from gateway.platforms import ConnectionRefused, Outside, Platform
+from gateway.shelf.packing import Packer
 from gateway.store import Store
 from tests.harness.fake_model import FakeModel
 
@@ -62,6 +63,10 @@ async def test_a_running_redis_is_looked_at_and_workers_are_counted(store: Store
     assert set(findings) >= {"redis: version", "redis: eviction", "redis: persistence", "redis: latency", "clock"}
     assert findings["workers"].level == "warn"
     assert "deskmate worker" in findings["workers"].advice
+    assert (findings["skills"].level, "none were published yet" in findings["skills"].text) == ("warn", True)
+    await Packer(store, SkillsSettings(), "host-1").step()
+    findings = {one.about: one for one in await check_redis(store, Settings())}
+    assert findings["skills"] == Finding("ok", "skills", "snapshot 1; the folders are looked at by host-1")
 
     await Mailbox(store, settings.mailbox).beat("somebody")
     findings = {finding.about: finding for finding in await check_redis(store, settings)}
