@@ -106,11 +106,11 @@ class Here:
     is_readable: bool = True
     """Whether the decisions could be read. If not, no skill is on."""
     catalogues: dict[Any, Catalogue] = field(default_factory=dict, repr=False, compare=False)
-    """What other channels with the same library, profile and decisions made already."""
+    """What channels with this very library made already: equal ones share a catalogue, and so its index."""
 
     def over(self, library: Library) -> Here:
         """The same rights over another snapshot: that of a turn that began before."""
-        return self if library is self.library else replace(self, library=library)
+        return self if library is self.library else replace(self, library=library, catalogues={})
 
     @cached_property
     def fits(self) -> Callable[[str], object]:
@@ -121,8 +121,8 @@ class Here:
     def catalogue(self) -> Catalogue:
         """What may be loaded here."""
         profile, library = self.profile, self.library
-        alike = (id(library), *profile.skills, "", *profile.program_env, "", self.org.revision, self.own.revision)
-        if not self.is_readable or alike not in self.catalogues:
+        alike = (tuple(profile.skills), tuple(profile.program_env), self.org.revision, self.own.revision)
+        if alike not in self.catalogues:
             allowed = {
                 key: skill
                 for key, skill in library.skills.items()

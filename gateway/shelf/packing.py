@@ -222,8 +222,9 @@ async def standing(store: Store) -> tuple[int, str]:
     """
     root = store.layout.skills_root
     with reading():
-        number, packer = await store.redis.hget(f"{root}:meta", "snapshot"), await store.redis.get(f"{root}:packer")
-    return int(number or 0), (packer or b"").decode()
+        number = await store.redis.hget(f"{root}:meta", "snapshot")
+        packer: Any = await store.redis.get(f"{root}:packer")
+    return int(number or 0), packer.decode() if packer else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class Shelf:
         except (Refused, ValueError) as error:
             self._tell_unreadable(error)
             is_readable = False
-        if self._catalogues[0] is not base:
+        if is_readable and self._catalogues[0] is not base:
             self._catalogues = (base, {})
         here = Here(
             room=f"{key.connection}/{key.channel}",
@@ -132,7 +132,7 @@ class Shelf:
             new_skills=loaded.settings.skills.new_skills,
             unmet=self._unmet,
             is_readable=is_readable,
-            catalogues=self._catalogues[1] if library is base else {},
+            catalogues=self._catalogues[1] if self._catalogues[0] is library else {},
         )
         if is_readable:
             self._heres[key.channel_id] = (base, here)
