@@ -99,6 +99,8 @@ class Calls:
             data["error"] = True
         if result.untrusted and not error:
             data |= {"untrusted": True, "mark": secrets.token_hex(4)}
+        if result.note:
+            data["note"] = result.note
         if result.skill:
             data |= {"skill": result.skill.id, "bundle": result.skill.hash}
         cards, rows = self.cards.made(call.id, result.cards)

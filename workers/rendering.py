@@ -189,6 +189,7 @@ def _result(record: Record, gone: Why | None) -> dict[str, Any]:
     if record.data.get("untrusted"):
         mark = record.data["mark"]
         text = f'<data from="{record.data["name"]}" mark="{mark}">\n{text}\n</data mark="{mark}">'
+        text = f"{note}\n{text}" if (note := record.data.get("note")) else text
     result = {"type": "tool_result", "tool_use_id": record.data["id"], "content": text}
     return {**result, "is_error": True} if record.data.get("error") else result
 

@@ -41,6 +41,8 @@ class ToolResult:
     """Text from outside: marked as data, not guidance."""
     records: tuple[Record, ...] = ()
     """Records that follow after all results of the batch (a loaded skill's body)."""
+    note: str = ""
+    """What the product itself says of an untrusted text. It stands in front of the marks, not within."""
     skill: Skill | None = None
     """Whose file or unproven text it holds: it goes from what is sent when that skill does."""
     cards: tuple[str, ...] = ()

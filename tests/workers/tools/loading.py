@@ -36,6 +36,8 @@ class Loading:
     history: list[Record] = field(default_factory=lambda: [said("please")])
     patterns: Sequence[str] = ("*",)
     settings: SkillsSettings = field(default_factory=SkillsSettings)
+    rights: dict[str, Any] = field(default_factory=dict)
+    """Fields of `Here` beyond the usual."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     async def load(self, name: str, **arguments: Any) -> ToolResult:
@@ -59,7 +61,7 @@ class Loading:
     async def _run(self, call_id: str, name: str, arguments: dict[str, Any]) -> ToolResult | ToolError:
         outside = Outside(Settings(skills=self.settings), self.http)
         tool = load_skill.Tool(outside) if name == "load_skill" else unload_skill.Tool(outside)
-        here = place(scan([Root("org", self.root)]), Profile(name="p", skills=list(self.patterns)))
+        here = place(scan([Root("org", self.root)]), Profile(name="p", skills=list(self.patterns)), **self.rights)
         call = a_call(here, in_context(self.history), id=call_id, delivery=self.delivery)
         data: dict[str, Any] = {"step": 1, "id": call_id, "name": name}
         try:
@@ -70,7 +72,7 @@ class Loading:
         if result.skill:
             data |= {"skill": result.skill.id, "bundle": result.skill.hash}
         if result.untrusted:
-            data |= {"untrusted": True, "mark": "m4rk"}
+            data |= {"untrusted": True, "mark": "m4rk", "note": result.note}
         self.history += [Record("tool_result", 0, data | {"text": result.text}), *result.records]
         return result
 
