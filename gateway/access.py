@@ -40,6 +40,7 @@ NEEDS_ROLE: Final[Mapping[str, Role]] = {
     "skill reload": "admin",
     "skill notes revert": "admin",
     "skill notes expire": "admin",
+    "skill notes promote": "admin",
     "skill trust": "approver",
     "skill approve": "approver",
     "skill reject": "approver",

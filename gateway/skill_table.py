@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal
 
+from gateway.access import CHANNEL, Here, SkillUse, may
 from gateway.columns import cut, padded, width, widths
+from gateway.phrases import say
 from skills import ids
 from skills.document import Head
-from skills.folders import Fault
+from skills.folders import Fault, Skill
 from skills.library import Catalogue, Library
 from skills.visible import visible
 
@@ -55,6 +56,61 @@ def rows(library: Library, catalogue: Catalogue, why_not: str) -> list[Row]:
         for fault in library.faults
     ]
     return [row for _, row in sorted(found, key=lambda one: (one[0], one[1].mark))]
+
+
+def rows_here(here: Here, language: str, *, unlisted: bool) -> list[Row]:
+    """All skills as they are in one channel, bundles that wait too. What is not in force says why, in that language.
+
+    `unlisted`: with those that the channel's profile does not list.
+    """
+    found = [(key, _row_here(here, skill, language)) for key, skill in here.library.skills.items()]
+    found += [(key, _row_here(here, skill, language)) for key, skill in here.waiting.items()]
+    found += [
+        (
+            ids.key(fault.id),
+            Row("✗", _one_line(fault.id or fault.place.name), fault.tier, summary=_why_in(fault, language)),
+        )
+        for fault in here.library.faults
+    ]
+    listed = [one for one in found if unlisted or here.fits(one[0])]
+    return [row for _, row in sorted(listed, key=lambda one: (one[0], one[1].mark))]
+
+
+def _row_here(here: Here, skill: Skill, language: str) -> Row:
+    verdict = may(None, here, SkillUse(skill, "load"))
+    summary = "" if verdict.reason == "profile" else _one_line(skill.head.summary)
+    if not verdict.allowed or verdict.as_data:
+        why = say(f"skill.why.{verdict.reason}", language, rule=verdict.rule)
+        summary = say("skill.why.then", language, why=why, summary=summary) if summary else why
+    is_on = verdict.allowed or verdict.as_data
+    trust = NONE if skill.tier != CHANNEL else "yes" if here.own.trusts(skill.id, skill.hash) else "no"
+    return Row("●" if is_on else "○", skill.id, skill.tier, trust, _version(skill.head), summary)
+
+
+def _why_in(fault: Fault, language: str) -> str:
+    reason = fault.told
+    return _one_line(say("skill.why.kept", language, reason=reason) if fault.kept else reason)
+
+
+def behind_here(library: Library, language: str) -> list[str]:
+    """A line for each skill that stands behind another of its id, in that language."""
+    return [
+        say(
+            "skill.list.behind",
+            language,
+            id=one.by.id,
+            tier=one.by.tier,
+            version=version_of(one.by),
+            other=one.skill.tier,
+            old=version_of(one.skill),
+        )
+        for one in library.shadowed
+    ]
+
+
+def version_of(skill: Skill) -> str:
+    """In one short line; a dash for none."""
+    return _version(skill.head)
 
 
 def behind(library: Library) -> list[str]:
@@ -107,9 +163,7 @@ def _version(head: Head) -> str:
 
 
 def _why(fault: Fault) -> str:
-    where = Path(fault.place).name
-    text = f"{where} line {fault.line}: {fault.reason}" if fault.line else fault.reason
-    return _one_line(text + (" (the version before stays in force)" if fault.kept else ""))
+    return _one_line(fault.told + (" (the version before stays in force)" if fault.kept else ""))
 
 
 def _one_line(text: str) -> str:

@@ -95,6 +95,11 @@ class Fault:
     kept: bool = False
     """Whether the version before it stays in force."""
 
+    @property
+    def told(self) -> str:
+        """File, line and reason, with nothing of where it lies on the machine."""
+        return f"{self.place.name} line {self.line}: {self.reason}" if self.line else self.reason
+
     def __str__(self) -> str:
         where = f"{self.place}, line {self.line}" if self.line else str(self.place)
         return f"{where}: {self.reason}" + (" (the version before it stays in force)" if self.kept else "")

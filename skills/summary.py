@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from skills import ids
 from skills.folders import Fault, Skill
@@ -116,10 +116,21 @@ class Change:
         return f"{self.id}: {self.tier}, " + (f"was {self.was}" if self.kind == "replaced" else self.kind)
 
 
-def changes(before: Library, after: Library) -> Iterator[Change]:
-    """What is otherwise than before, by id. Nothing for a skill whose files are the same."""
-    for key in sorted(before.skills.keys() | after.skills.keys()):
-        old, new = before.skills.get(key), after.skills.get(key)
+class Version(Protocol):
+    """What tells what an id stands for: a skill, or what is known of one."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def tier(self) -> str: ...
+    @property
+    def hash(self) -> str: ...
+
+
+def changes(before: Mapping[str, Version], after: Mapping[str, Version]) -> Iterator[Change]:
+    """What is otherwise than before, by `ids.key` of the id. Nothing for a skill whose files are the same."""
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
         if new is None and old is not None:
             yield Change(old.id, "gone", old.tier)
         elif new is not None and old is None:

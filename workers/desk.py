@@ -171,7 +171,8 @@ class Desk:
         await self._finish(turn, adapter, done.text, *done.records, notice=True, command=True, only_for=only_for)
 
     async def _outside(self, adapter: Adapter) -> Outside:
-        return Outside(self.shelf, self.notes, await self.watched.current(), adapter.capabilities.columns)
+        loaded = await self.watched.current()
+        return Outside(self.shelf, self.notes, loaded, adapter.capabilities, adapter.download)
 
     async def _answer(self, turn: Turn, adapter: Adapter) -> None:
         here = await self.shelf.here(turn.stored.key, await self.watched.current())

@@ -18,6 +18,8 @@ from gateway.events import Event
 
 if TYPE_CHECKING:  # intake looks commands up by name, and must not load what they work with
     from config.loading import Loaded
+    from gateway.events import Attachment
+    from gateway.platforms import Capabilities
     from gateway.shelf.notes import Notes
     from gateway.shelf.shelf import Shelf
 
@@ -32,8 +34,10 @@ class Outside:
     notes: Notes
     loaded: Loaded
     """Settings and profiles as they are now."""
-    columns: int | None
-    """How wide a table may be in this chat; none: it has no fixed width."""
+    capabilities: Capabilities
+    """What can be shown in this chat."""
+    download: Callable[[Attachment, int], Awaitable[bytes]]
+    """See `gateway.platforms.Adapter.download`."""
 
 
 @dataclass(frozen=True, slots=True)

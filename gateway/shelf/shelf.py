@@ -26,8 +26,9 @@ from gateway.shelf.decisions import (
     trust_field,
     written,
 )
+from gateway.shelf.snapshot import Snapshot
 from gateway.shelf.stock import Stock
-from gateway.store import Refused, Store, script_of
+from gateway.store import Refused, Store, reading, script_of
 from skills.bundles import Cache
 from skills.folders import Content, Skill
 from skills.library import Catalogue, Library
@@ -164,9 +165,30 @@ class Shelf:
         await self.stock.at_hand(skill)
         return skill
 
-    async def note(self, who: str, room: str, what: str, thing: str, rule: str) -> None:
-        """A line in the audit log about something that changed nothing. Raises `Unreachable`."""
-        await self._run("audit", Said("", who, room, rule).line(what, thing), "", "")
+    async def note(self, who: str, room: str, what: str, thing: str, rule: str, *, once: str = "") -> None:
+        """A line in the audit log about something that changed nothing; with the same `once` it stays one line.
+
+        Raises `Unreachable`.
+        """
+        await self._run("audit", Said(once, who, room, rule).line(what, thing), "", "", once)
+
+    async def was_made(self, said: Said) -> bool:
+        """Whether this very change was made already, and its answer was lost on the way. Raises `Unreachable`."""
+        with reading():
+            return bool(await self._store.redis.exists(f"{self._store.layout.skills_root}:made:{said.id}"))
+
+    async def everywhere(self, loaded: Loaded) -> Here:
+        """What holds for the whole organisation, under no channel's profile. Raises `Unreachable`, `ValueError`."""
+        seen = await self.look()
+        return Here(
+            room="",
+            channel_id="",
+            profile=Profile(skills=["*"], programs=["*"]),
+            rule=lambda name, _: name,
+            library=await self.stock.library(seen.number, seen.hash, seen.org),
+            org=seen.org,
+            new_skills=loaded.settings.skills.new_skills,
+        )
 
     def _tell_unreadable(self, error: Exception) -> None:
         now_s = time.monotonic()
@@ -226,6 +248,15 @@ class Shelf:
                 return seen
             await asyncio.sleep(RELOAD_LOOK_S)
         raise NobodyPacks("no gateway runs that looks at skills.folder")
+
+    async def reloaded(self, said: Said, number: int) -> tuple[Snapshot, Snapshot]:
+        """What the reload before this one told of, and what is there with this number. Raises `Unreachable`, `ValueError`."""
+        before = await self._run("reloaded", said.id, said.line("skill reload", ""), number)
+        now = await self.stock.snapshot(number)
+        try:
+            return await self.stock.snapshot(before), now
+        except ValueError:
+            return now, now  # it ran out: nobody can tell any more
 
     async def _decide(  # a row of fields, as the script takes them
         self, said: Said, scope: str, field: str, value: str, told: tuple[str, str], *conditions: tuple[str, str]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
+from skills import ids
 from skills.folders import Fault, Skill
 
 
@@ -26,6 +27,10 @@ class Entry:
     place: str
     """Where it lay on the machine that packed it."""
     warnings: tuple[str, ...]
+
+    @property
+    def hash(self) -> str:
+        return self.bundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,22 @@ class Snapshot:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"no snapshot: {error}") from error
+
+    @property
+    def in_order(self) -> Sequence[Entry]:
+        """Earlier tiers first."""
+        return sorted(self.entries, key=lambda one: one.tier != "builtin")
+
+    @property
+    def in_force(self) -> Mapping[str, Entry]:
+        """By `ids.key` of the id, without those that stand behind others or look like them."""
+        found: dict[str, Entry] = {}
+        looks: dict[str, str] = {}
+        for entry in self.in_order:
+            key = ids.key(entry.id)
+            if looks.setdefault(ids.skeleton(key), key) == key:
+                found[key] = entry
+        return found
 
     @property
     def bundles(self) -> frozenset[str]:

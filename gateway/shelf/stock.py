@@ -51,12 +51,11 @@ class Stock:
         async with self._reading:
             if wanted != self._made_of:
                 if self._made_of is None or self._made_of[:2] != wanted[:2]:
-                    self._snapshot = await self._read(number)
+                    self._snapshot = await self.snapshot(number)
                 added = [Entry("org", one.id, one.bundle, "", ()) for one in org.installed.values()]
-                entries = self._snapshot.entries
-                known, faults = await self._known([*entries, *added])
+                ordered = [*self._snapshot.in_order, *added]
+                known, faults = await self._known(ordered)
                 self._skills = known
-                ordered = [*sorted(entries, key=lambda one: one.tier != "builtin"), *added]
                 self._in_order = [known[_name(one)] for one in ordered if _name(one) in known]
                 self._faults = (*self._snapshot.faults, *faults)
                 self._library = await asyncio.to_thread(
@@ -77,6 +76,10 @@ class Stock:
             resolve, [self._in_order, trusted], [*self._faults, *faults], self._snapshot.warnings
         )
         return library, waiting
+
+    def place(self, bundle: str) -> Path:
+        """Where a bundle's files lie on this machine, once they are laid out."""
+        return self._cache.folder / bundle
 
     async def at_hand(self, skill: Skill) -> Path:
         """The folder on this machine where a skill's files lie, laid out now if nobody has.
@@ -105,7 +108,8 @@ class Stock:
         packed = await asyncio.to_thread(bundles.pack, contents)
         await self._store.run(script_of("gateway.shelf", "put"), self._store.layout.skills_root, bundle, packed)
 
-    async def _read(self, number: int) -> Snapshot:
+    async def snapshot(self, number: int) -> Snapshot:
+        """As it was published. Raises `Unreachable`, and `ValueError` for one that is not kept any more."""
         if number == 0:
             return Snapshot((), (), ())
         with reading():
@@ -134,7 +138,7 @@ class Stock:
         return [self._skill(entry, raw) for entry, raw in zip(entries, fetched, strict=True)]
 
     def _skill(self, entry: Entry, raw: bytes | None) -> Skill | Fault:
-        place = self._cache.folder / entry.bundle
+        place = self.place(entry.bundle)
         try:
             if raw is None:
                 raise BrokenBundle("its bundle is not in Redis")

@@ -56,11 +56,11 @@ def test_a_reload_tells_what_came_went_and_took_whose_place(tmp_path: Path) -> N
     write(org, "new")
     write(org, "edited", body="Other.\n")
     after = scan(roots, before)
-    assert [str(one) for one in changes(before, after)] == [
+    assert [str(one) for one in changes(before.skills, after.skills)] == [
         "edited: org, changed",
         "new: org, new",
         "old: org, gone",
         "web: org, was builtin",
     ]
-    assert [str(one) for one in changes(after, before)][-1] == "web: builtin, was org"
-    assert list(changes(after, after)) == []
+    assert [str(one) for one in changes(after.skills, before.skills)][-1] == "web: builtin, was org"
+    assert list(changes(after.skills, after.skills)) == []

@@ -7,6 +7,9 @@ local function bundle_of(stored)
   return stored and cjson.decode(stored).bundle
 end
 
+if made_before(ARGV[1]) then
+  return { 'DONE', redis.call('HGET', key, field) }
+end
 for i = 0, tonumber(ARGV[6]) - 1 do
   if bundle_of(redis.call('HGET', key, ARGV[7 + 2 * i])) ~= ARGV[8 + 2 * i] then
     return { 'CHANGED', false }
@@ -18,9 +21,7 @@ local new = is_bundle and value ~= '' and bundle_of(value) or nil
 if new and redis.call('EXISTS', P .. 'bundle:' .. new) == 0 then
   return { 'NO_BUNDLE', before }
 end
-if not first_time(ARGV[1]) then
-  return { 'DONE', before }
-end
+first_time(ARGV[1])
 if is_bundle then
   if new then
     hold(new)

@@ -13,6 +13,10 @@ local function first_time(id)
   return redis.call('SET', P .. 'made:' .. id, '1', 'NX', 'EX', '86400') and true or false
 end
 
+local function made_before(id)
+  return redis.call('EXISTS', P .. 'made:' .. id) == 1
+end
+
 -- One line of the audit log, in the script that makes the change. `said` is JSON of who, channel, what, thing and rule.
 local function audit(said, before, after)
   redis.call('XADD', P .. 'audit', '*', 'said', said, 'before', before or '', 'after', after or '')

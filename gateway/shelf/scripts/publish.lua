@@ -20,6 +20,12 @@ for i = 6 + n, #ARGV do
 end
 local number = tonumber(before) + 1
 redis.call('SET', P .. 'snapshot:' .. text(number), ARGV[4])
-redis.call('EXPIRE', P .. 'snapshot:' .. before, '86400')
+local told = redis.call('HGET', P .. 'meta', 'told')
+if not told then
+  redis.call('HSET', P .. 'meta', 'told', text(number))
+end
+if before ~= told then
+  redis.call('EXPIRE', P .. 'snapshot:' .. before, '86400')
+end
 redis.call('HSET', P .. 'meta', 'snapshot', text(number), 'hash', ARGV[3])
 return { 'OK', number }

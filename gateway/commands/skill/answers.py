@@ -1,0 +1,213 @@
+"""What is told of acts: facts in words, for the chat and the command line."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from gateway.access import Here
+from gateway.commands.skill.listing import fenced
+from gateway.phrases import say
+from gateway.shelf.acts import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Switched, Trusted
+from gateway.shelf.cards import card
+from gateway.shelf.note_acts import Listed
+from gateway.skill_table import version_of
+from skills.findings import Finding
+from skills.folders import Fault, Skill
+from skills.notes import Note, signed
+from skills.visible import visible
+
+LINES_MAX: Final = 20
+"""Of changes, faults or warnings; more are counted."""
+FINDINGS_MAX: Final = 30
+TEXT_MAX: Final = 200_000
+"""Characters of a file that are shown. More is told, with the way to see it."""
+
+
+def quoted(text: str) -> str:
+    """Words of others as code: in one line, nothing hidden, and nothing in them is markup."""
+    return f"`{' '.join(visible(text).replace('`', chr(39)).split())[:600]}`"
+
+
+def refused(refusal: Refusal, language: str) -> str:
+    values = refusal.values
+    if refusal.kind == "note_changed":
+        told = say("skill.no.note_changed", language, code=quoted(values["code"]))
+        return f"{told}\n\n{card(values['note'], values['replaces'], language)}"
+    return say(f"skill.no.{refusal.kind}", language, **{name: _said(one) for name, one in values.items()})
+
+
+def switched(done: Switched, here: Here, language: str) -> str:
+    place = "here" if here.room else "everywhere"
+    lines = [say(f"skill.{done.to}.{place}", language, id=quoted(done.id), room=quoted(here.room))]
+    if done.is_gone:
+        lines.append(say("skill.switch.gone", language))
+    elif done.to == "on" and done.reason != "allowed":
+        why = say(f"skill.why.{done.reason}", language, rule=done.rule)
+        lines.append(say("skill.on.yet", language, why=why))
+    return "\n".join(lines)
+
+
+def trusted(done: Trusted, here: Here, language: str) -> str:
+    return say("skill.trusted", language, id=quoted(done.id), hash=done.hash[:DIGITS], room=quoted(here.room)) + (
+        "\n" + say("skill.trusted.behind", language, tier=done.behind) if done.behind else ""
+    )
+
+
+def added(done: Added, here: Here, language: str) -> str:
+    facts = {
+        "id": quoted(done.id),
+        "version": quoted(done.version) if done.version else "–",
+        "hash": done.hash[:DIGITS],
+    }
+    if not here.room:
+        lines = [say("skill.added.everywhere", language, **facts)]
+    elif done.is_trusted:
+        lines = [say("skill.added.trusted", language, **facts, room=quoted(here.room))]
+    else:
+        who = ", ".join(map(quoted, done.approvers)) or say("skill.added.nobody", language)
+        ask = {"show": quoted(f"/skill show {done.id}"), "trust": _trust(done.id, done.hash)}
+        lines = [say("skill.added.waits", language, **facts, room=quoted(here.room))]
+        lines.append(say("skill.added.ask", language, **ask, who=who))
+        if done.in_force:
+            other = done.in_force
+            lines.append(say("skill.added.behind", language, tier=other.tier, version=version_of(other)))
+    if done.replaces:
+        lines.append(say("skill.added.replaces", language, hash=done.replaces.bundle[:DIGITS]))
+    danger = [one for one in done.findings if one.danger]
+    lines += (
+        [say("skill.added.signs", language, count=len(danger)), *_few(map(_finding, danger), 5, language)]
+        if danger
+        else []
+    )
+    return "\n".join(lines)
+
+
+def removed(done: Removed, here: Here, language: str) -> str:
+    place = "here" if here.room else "everywhere"
+    lines = [say(f"skill.removed.{place}", language, id=quoted(done.id), room=quoted(here.room))]
+    if done.back:
+        lines.append(say("skill.removed.back", language, tier=done.back.tier, version=version_of(done.back)))
+    return "\n".join(lines)
+
+
+def reloaded(done: Reloaded, language: str) -> str:
+    changed = [
+        say(f"skill.change.{one.kind}", language, id=quoted(one.id), tier=one.tier, was=one.was) for one in done.changes
+    ]
+    lines = _few(changed, LINES_MAX, language) or [say("skill.reloaded.same", language)]
+    figures = {"tokens": f"{done.index.tokens:,}", "budget": f"{done.budget_tokens:,}"}
+    lines.append(say("skill.reloaded.figures", language, on=done.on, total=done.total, **figures))
+    if not done.index.is_whole:
+        lines.append(say("skill.reloaded.cut", language, shown=done.index.shown, count=done.index.total))
+    lines += _few([fault_told(one, language) for one in done.faults], LINES_MAX, language)
+    lines += _few([say("skill.warning", language, text=quoted(one)) for one in done.warnings], LINES_MAX, language)
+    return "\n".join([say("skill.reloaded", language), *(f"- {line}" for line in lines)])
+
+
+def fault_told(fault: Fault, language: str) -> str:
+    key = "skill.fault.kept" if fault.kept else "skill.fault"
+    return say(key, language, id=quoted(fault.id or fault.place.name), tier=fault.tier, reason=quoted(fault.told))
+
+
+def shown(done: Shown, room: str, language: str) -> str:
+    skill = done.skill
+    facts = [say("skill.show.head", language, id=quoted(skill.id), tier=skill.tier, version=version_of(skill))]
+    facts.append(say("skill.show.hash", language, hash=f"`{skill.hash[:DIGITS]}`"))
+    if done.reason != "allowed":
+        facts.append(say("skill.show.why", language, why=say(f"skill.why.{done.reason}", language, rule=done.rule)))
+    facts += [_behind(one, language) for one in done.behind]
+    facts += [fault_told(one, language) for one in done.faults]
+    if done.other:
+        facts.append(say("skill.added.behind", language, tier=done.other.tier, version=version_of(done.other)))
+    files = [f"`{one.path}` {one.size_bytes:,}" for one in (skill.skill_md, *skill.files.values())]
+    facts.append(say("skill.show.files", language, count=len(files), files=", ".join(files)))
+    found = [_finding(one) for one in done.findings]
+    facts += (
+        [say("skill.show.findings", language, count=len(found)), *_few(found, FINDINGS_MAX, language)]
+        if found
+        else [say("skill.show.no_findings", language)]
+    )
+    parts = ["\n".join(f"- {one}" for one in facts), f"`{done.path}`", fenced(_text(done, language))]
+    if done.reason == "untrusted":
+        parts.append(say("skill.show.trust", language, trust=_trust(skill.id, skill.hash), room=quoted(room)))
+    return "\n\n".join(parts)
+
+
+def _text(done: Shown, language: str) -> str:
+    if b"\0" in done.raw:
+        return say("skill.show.binary", language, size=f"{len(done.raw):,}")
+    text = visible(done.raw.decode("utf-8", "backslashreplace")).rstrip("\n")
+    if len(text) <= TEXT_MAX:
+        return text
+    return text[:TEXT_MAX] + "\n" + say("skill.show.more", language, count=f"{len(text) - TEXT_MAX:,}")
+
+
+def _behind(skill: Skill, language: str) -> str:
+    return say("skill.show.behind", language, tier=skill.tier, version=version_of(skill))
+
+
+def _finding(one: Finding) -> str:
+    mark = "⚠ " if one.danger else ""
+    return f"{mark}{quoted(f'{one.file}:{one.line}')} {one.kind}: {quoted(one.text)}"
+
+
+def _trust(id_: str, hash_: str) -> str:
+    return quoted(f"/skill trust {id_} {hash_[:DIGITS]}")
+
+
+# ---- notes ----
+
+
+def notes_listed(listed: Listed, language: str) -> str:
+    parts = []
+    for name, notes in (("waiting", listed.waiting), ("kept", listed.kept), ("everywhere", listed.everywhere)):
+        if notes:
+            lines = [f"- {_note(one, language)}" for one in notes]
+            parts.append("\n".join([say(f"skill.notes.{name}", language), *lines]))
+    return "\n\n".join(parts) or say("skill.notes.none", language)
+
+
+def note_shown(note: Note, language: str) -> str:
+    text = visible(note.text).strip("\n")
+    return "\n\n".join([_note(note, language), *([fenced(text)] if text else [])])
+
+
+def note_done(what: str, note: Note, language: str) -> str:
+    """Names who wrote it, so that they see what became of it."""
+    who = note.by_name or note.by
+    return say(f"skill.note.{what}", language, **_about(note), who=quoted(who))
+
+
+def note_ends(note: Note, timezone: str, language: str) -> str:
+    if note.state != "kept":
+        return say("skill.note.ended", language, **_about(note))
+    if note.until_ms is None:
+        return say("skill.note.never", language, **_about(note))
+    at = datetime.fromtimestamp(note.until_ms / 1_000, ZoneInfo(timezone))
+    return say("skill.note.ends", language, **_about(note), at=f"{at:%Y-%m-%d %H:%M} {timezone}")
+
+
+def _note(note: Note, language: str) -> str:
+    state = say(f"skill.state.{note.state}", language)
+    return say("skill.note", language, **_about(note), who=quoted(signed(note)), state=state)
+
+
+def _about(note: Note) -> dict[str, str]:
+    return {"code": f"`{note.code}`", "skill": quoted(note.skill), "file": quoted(note.file)}
+
+
+def _few(lines: Any, most: int, language: str) -> list[str]:
+    found = list(lines)
+    rest = [say("skill.more", language, count=len(found) - most)] if len(found) > most else []
+    return [*found[:most], *rest]
+
+
+def _said(value: Any) -> object:
+    match value:
+        case str():
+            return quoted(value)
+        case tuple() | list():
+            return ", ".join(quoted(str(one)) for one in value)
+    return value

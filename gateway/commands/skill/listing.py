@@ -1,0 +1,52 @@
+"""The list of skills in a chat: in code blocks, each of which one message holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gateway.access import Here
+from gateway.markdown import MEASURES, Measure
+from gateway.phrases import say
+from gateway.platforms import Capabilities
+from gateway.skill_table import HEADINGS, behind_here, lay_out, rows_here
+
+
+def told(here: Here, language: str, chat: Capabilities, *, unlisted: bool) -> str:
+    """Markdown. `unlisted`: with skills that the channel's profile does not list."""
+    rows = rows_here(here, language, unlisted=unlisted)
+    headings = ("", *(say(f"skill.list.{name}", language) for name in HEADINGS[1:]))
+    pieces = lay_out(rows, chat.columns, headings) if rows else []
+    is_table = bool(pieces) and len(pieces) > len(rows)
+    # Not all of it: what the platform makes of the text may be a little longer.
+    room = chat.text_limit * 4 // 5
+    head, others = (pieces[0], pieces[1:]) if is_table else ("", pieces)
+    blocks = [fenced(block) for block in _blocks(head, others, room, MEASURES[chat.limit_unit])]
+    last = [say("skill.list.count", language, on=len(here.catalogue.skills), total=len(rows), room=f"`{here.room}`")]
+    last += behind_here(here.library, language)
+    if not unlisted and (rest := sum(not here.fits(key) for key in here.library.skills)):
+        last.append(say("skill.list.unlisted", language, count=rest))
+    return "\n\n".join([*blocks, "\n".join(f"- {line}" for line in last)])
+
+
+def fenced(text: str) -> str:
+    """As a code block, whatever it holds."""
+    longest = run = 0
+    for character in text:
+        run = run + 1 if character == "`" else 0
+        longest = max(longest, run)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _blocks(head: str, pieces: Sequence[str], room: int, measure: Measure) -> Iterator[str]:
+    """As many pieces a block as have room, below the head."""
+    gap = "\n" if head else "\n\n"
+    block = head
+    for piece in pieces:
+        longer = f"{block}{gap}{piece}" if block else piece
+        if block not in {"", head} and measure(longer) > room:
+            yield block
+            longer = f"{head}{gap}{piece}" if head else piece
+        block = longer
+    if block:
+        yield block

@@ -1,0 +1,106 @@
+"""/why: what the last answer did: which skills it loaded, which tools ran or were refused, and by which rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from gateway.access import Here, SkillUse, ToolUse, may
+from gateway.commands import Done, Said
+from gateway.commands.skill.answers import quoted
+from gateway.conversation.records import Record
+from gateway.phrases import say
+from skills.folders import Skill
+from skills.programs import tool_name
+
+CONTROL = False
+
+NAMED_MAX: Final = 20
+"""Skills that could have been asked for."""
+
+
+async def run(said: Said) -> Done:
+    turn = last_turn(said.history)
+    if not turn:
+        return Done(say("why.nothing", said.language))
+    here = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
+    lines = list(_loaded(turn, said.language)) + list(_tools(turn, here, said.language))
+    if not any(one.type == "tool_result" and _is_about_skills(one, here) for one in turn):
+        lines.append(say("why.by_itself", said.language))
+        lines += _could(here, said.language)
+    lines += [say("why.failed", said.language, reason=quoted(one.data["reason"])) for one in turn if _failed(one)]
+    return Done("\n".join([say("why.head", said.language), *(f"- {line}" for line in lines)]))
+
+
+def last_turn(history: Sequence[Record]) -> list[Record]:
+    """The records of the last turn that was no command, its messages first; none after `/new`."""
+    end = next(
+        (
+            at
+            for at in range(len(history) - 1, -1, -1)
+            if history[at].type == "cleared" or (history[at].type == "reply" and not history[at].data.get("command"))
+        ),
+        None,
+    )
+    if end is None or history[end].type == "cleared":
+        return []
+    turn = history[end].data["turn"]
+    begin = next((at for at in range(end) if history[at].type == "event" and history[at].data.get("turn") == turn), end)
+    return list(history[begin : end + 1])
+
+
+def _failed(record: Record) -> bool:
+    return record.type == "failed" and "part" not in record.data
+
+
+def _loaded(turn: Sequence[Record], language: str) -> Iterator[str]:
+    for one in turn:
+        if one.type == "skill":
+            yield say("why.loaded", language, id=quoted(one.data["id"]), tier=one.data["tier"])
+
+
+def _tools(turn: Sequence[Record], here: Here, language: str) -> Iterator[str]:
+    for one in turn:
+        if one.type != "tool_result":
+            continue
+        name, shown = one.data["name"], one.data.get("shown", one.data["name"])
+        what = quoted(name if shown == name else f"{name} {shown}")
+        if not one.data.get("error"):
+            yield say("why.ran", language, tool=what)
+        elif rule := one.data.get("rule") or _rule_against(here, name):
+            yield say("why.refused", language, tool=what, rule=quoted(rule))
+        else:
+            yield say("why.error", language, tool=what, reason=quoted(one.data["text"][:200]))
+
+
+def _is_about_skills(record: Record, here: Here) -> bool:
+    return record.data["name"] == "load_skill" or _program(here, record.data["name"]) is not None
+
+
+def _rule_against(here: Here, tool: str) -> str:
+    """What forbids this tool here, as things are now."""
+    skill = _program(here, tool)
+    verdict = may(None, here, SkillUse(skill, "run") if skill else ToolUse(tool))
+    return "" if verdict.allowed else verdict.rule
+
+
+def _program(here: Here, tool: str) -> Skill | None:
+    """The skill that runs under this name."""
+    return next((one for one in here.library.skills.values() if one.program and tool_name(one.id) == tool), None)
+
+
+def _could(here: Here, language: str) -> list[str]:
+    """Skills and programs that may be asked for."""
+    skills = here.catalogue.skills
+    programs = [one for one in skills if one.program and may(None, here, SkillUse(one, "run")).allowed]
+    found = []
+    if skills:
+        found.append(say("why.could_load", language, ids=_few([one.id for one in skills], language)))
+    if programs:
+        found.append(say("why.could_run", language, ids=_few([one.id for one in programs], language)))
+    return found or [say("why.could_nothing", language)]
+
+
+def _few(ids: Sequence[str], language: str) -> str:
+    named = ", ".join(map(quoted, ids[:NAMED_MAX]))
+    return f"{named} {say('skill.more', language, count=len(ids) - NAMED_MAX)}" if len(ids) > NAMED_MAX else named

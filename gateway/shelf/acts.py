@@ -1,0 +1,357 @@
+"""Acts: what people do about skills, in the chat or on the command line, with one set of rules for both.
+
+Each act asks whether its person may, does it once however often it is tried, and returns what happened. Words are found
+by whoever answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from config.settings import SkillsSettings
+from gateway import access
+from gateway.access import CHANNEL, NEEDS_ROLE, CommandUse, Here, Reason, SkillUse, person_of
+from gateway.events import Actor
+from gateway.shelf import naming
+from gateway.shelf.decisions import ORG, Installed, Switch, scope_of
+from gateway.shelf.naming import Meant, Several, Unknown
+from gateway.shelf.shelf import Changed, NobodyPacks, Said, Shelf
+from gateway.shelf.snapshot import Snapshot
+from gateway.shelf.stock import Gone
+from skills import contents, document, folders, ids, index, lint
+from skills.bundles import BrokenBundle
+from skills.document import BrokenSkill
+from skills.findings import Finding
+from skills.folders import Fault, Skill
+from skills.index import Index
+from skills.summary import Change, changes
+from skills.zips import from_zip
+
+OPERATOR: Final = "operator"
+COMMAND_LINE: Final = "the command line"
+"""The rule by which an operator may do everything."""
+DIGITS: Final = 12
+"""How many digits of a hash people are shown: enough to tell two bundles apart."""
+DIGITS_MIN: Final = 6
+
+
+class Refusal(Exception):
+    """It was not done. `kind` is a fixed word, `values` are what there is to say about it."""
+
+    def __init__(self, kind: str, /, **values: Any) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.values = values
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who does something."""
+
+    id: str
+    """The same when the same is tried again after a crash."""
+    at_ms: int
+    actor: Actor | None = None
+    """None: the operator, on the command line."""
+    look: Callable[[], Awaitable[Here]] = field(kw_only=True)
+    """Where it is to hold, afresh each time: a channel, or the whole organisation (without a `room`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    id: str
+    to: Switch
+    reason: Reason
+    """What keeps it out all the same, else `allowed`."""
+    rule: str
+    is_gone: bool = False
+    """There is nothing of this id now but its switch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    id: str
+    hash: str
+    behind: str = ""
+    """The tier of the skill in whose place it stands now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    id: str
+    hash: str
+    version: str
+    is_trusted: bool
+    findings: tuple[Finding, ...] = ()
+    replaces: Installed | None = None
+    in_force: Skill | None = None
+    """What answers to the id while the bundle waits."""
+    approvers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    id: str
+    hash: str
+    back: Skill | None = None
+    """What answers to the id now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What the folders hold now."""
+
+    changes: tuple[Change, ...]
+    """Since the reload before this one."""
+    on: int
+    total: int
+    index: Index
+    budget_tokens: int
+    faults: tuple[Fault, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    skill: Skill
+    reason: Reason
+    rule: str
+    findings: tuple[Finding, ...]
+    raw: bytes
+    """Of the file that was asked for."""
+    path: str
+    behind: tuple[Skill, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    """Why a newer version of it is not in force."""
+    other: Skill | None = None
+    """The other one of this id: what is in force while this bundle waits."""
+
+
+@dataclass(frozen=True)
+class Acts:
+    """One person's acts. All methods raise `Refusal` and `Unreachable`."""
+
+    shelf: Shelf
+    settings: SkillsSettings
+    by: By
+
+    async def switch(self, name: str, to: Switch) -> Switched:
+        """For the channel, or for the whole organisation. The switch stays when the skill goes and comes back."""
+        here, rule = await self.may(f"skill {to}")
+        one = self._find(here, name)
+        skill = one.skill or one.waiting
+        if to == "on" and here.room:
+            if here.org.switch(one.id) == "off":
+                raise Refusal("off_everywhere", id=one.id)
+            if not here.fits(ids.key(one.id)):
+                raise Refusal("unlisted", id=one.id, rule=here.rule("skills", one.id))
+        await self.shelf.switch(scope(here), one.id, to, self.said(here, rule))
+        if skill is None:
+            return Switched(one.id, to, "allowed", "", is_gone=not one.faults and not one.installed)
+        verdict = access.may(None, await self.by.look(), SkillUse(skill, "load"))
+        return Switched(one.id, to, verdict.reason, verdict.rule)
+
+    async def trust(self, name: str, digits: str = "") -> Trusted:
+        """Exactly the bytes that are there now; with `digits` only if their hash begins so."""
+        here, rule = await self.may("skill trust")
+        one = self._find(here, name)
+        if one.installed is None:
+            raise Refusal("no_bundle", id=one.id, tier=_tier(one))
+        skill = one.waiting or one.skill
+        if skill is None or skill.tier != CHANNEL or skill.hash != one.installed.bundle:
+            raise Refusal("broken", id=one.id, reason=_reason(one))
+        if digits and (len(digits) < DIGITS_MIN or not skill.hash.startswith(digits.casefold())):
+            raise Refusal("digits", id=one.id, digits=digits, hash=skill.hash[:DIGITS], least=DIGITS_MIN)
+        behind = one.skill.tier if one.skill and one.skill is not skill else ""
+        try:
+            await self.shelf.trust(here.channel_id, skill, self.said(here, rule))
+        except Changed:
+            raise Refusal("changed", id=one.id) from None
+        return Trusted(skill.id, skill.hash, behind)
+
+    async def add(self, filename: str, raw: bytes) -> Added:
+        """The skill in a zip. It has to be trusted where it is for one channel, unless these very bytes are already."""
+        here, rule = await self.may("skill add")
+        try:
+            id_, files = await asyncio.to_thread(from_zip, raw, filename)
+            skill = await asyncio.to_thread(folders.skill_of, id_, _tier_of(here), Path(), files)
+        except BrokenBundle as error:
+            raise Refusal("zip", file=filename, reason=str(error)) from None
+        except BrokenSkill as error:
+            raise Refusal("zip", file=filename, reason=f"{document.NAME} {error}") from None
+        if other := naming.look_alike(here, id_):
+            raise Refusal("look_alike", id=id_, other=other)
+        if here.room and not here.fits(ids.key(id_)):
+            raise Refusal("unlisted", id=id_, rule=here.rule("skills", id_))
+        before = naming.meant(here, id_)
+        replaced = before.installed if here.room else before.everywhere
+        skill = replace(skill, folder=self.shelf.stock.place(skill.hash))
+        kept = {file.path: files[file.path] for file in (skill.skill_md, *skill.files.values())}
+        await self.shelf.add(scope(here), skill, kept, self.said(here, rule))
+        now = naming.meant(await self.by.look(), id_)
+        return Added(
+            skill.id,
+            skill.hash,
+            skill.head.text("version"),
+            not here.room or here.own.trusts(skill.id, skill.hash),
+            await self._findings(skill),
+            replaced if replaced and replaced.bundle != skill.hash else None,
+            now.skill if now.waiting else None,
+            tuple(here.profile.roles.approver),
+        )
+
+    async def remove(self, name: str) -> Removed:
+        """A bundle that was added. Its switch and its trust stay."""
+        here, rule = await self.may("skill remove")
+        said = self.said(here, rule)
+        try:
+            one = self._find(here, name)
+        except Refusal:
+            if await self.shelf.was_made(said):
+                return Removed(name, "")
+            raise
+        installed = one.installed if here.room else one.everywhere
+        if installed is None:
+            if await self.shelf.was_made(said):
+                return Removed(one.id, "", one.skill)
+            if one.everywhere:
+                raise Refusal("added_everywhere", id=one.id)
+            raise Refusal("no_bundle", id=one.id, tier=_tier(one))
+        try:
+            await self.shelf.remove(scope(here), installed, said)
+        except Changed:
+            raise Refusal("changed", id=one.id) from None
+        return Removed(installed.id, installed.bundle, naming.meant(await self.by.look(), installed.id).skill)
+
+    async def reload(self) -> Reloaded:
+        """Have the folders looked at, and say what is otherwise than at the reload before."""
+        here, rule = await self.may("skill reload")
+        said = self.said(here, rule)
+        try:
+            seen = await self.shelf.reload(said)
+        except NobodyPacks:
+            raise Refusal("nobody_packs") from None
+        try:
+            before, now = await self.shelf.reloaded(said, seen.number)
+        except ValueError:
+            before = now = Snapshot((), (), ())
+        here = await self.by.look()
+        tokens = self.settings.index_max_tokens
+        laid_out = index.lay_out(here.catalogue, tokens, here.profile.order, here.profile.delivery)
+        return Reloaded(
+            tuple(changes(before.in_force, now.in_force)),
+            len(here.catalogue.skills),
+            len(here.library.skills.keys() | here.waiting.keys()),
+            laid_out,
+            tokens,
+            here.library.faults,
+            here.library.warnings,
+        )
+
+    async def show(self, name: str, path: str = document.NAME) -> Shown:
+        """The exact bytes of one of its files, and what the scan says about all of them.
+
+        What is off or not listed, and files beside SKILL.md, are for those who may switch or trust skills.
+        """
+        here, _ = await self.may("skill show")
+        one = self._find(here, name)
+        skill = one.waiting or one.skill
+        if skill is None:
+            raise Refusal("broken" if one.faults or one.installed or one.everywhere else "gone", **_about(one))
+        verdict = access.may(None, here, SkillUse(skill, "load"))
+        if not self.looks_after(here):
+            if verdict.reason not in {"allowed", "untrusted", "needs"}:
+                raise Refusal("hidden", id=skill.id)
+            if path != document.NAME:
+                raise Refusal("hidden_file", id=skill.id, path=path)
+        known = {ids.key(one): one for one in (document.NAME, *skill.files)}.get(ids.key(path))
+        if known is None:
+            raise Refusal("no_file", id=skill.id, path=path)
+        findings = await self._findings(skill)
+        try:
+            raw = await asyncio.to_thread(contents.read, skill, known)
+        except contents.Changed as error:
+            raise Refusal("broken", id=skill.id, reason=str(error)) from None
+        behind = tuple(each.skill for each in here.library.shadowed if ids.key(each.by.id) == ids.key(skill.id))
+        other = one.skill if one.skill is not skill else None
+        return Shown(
+            skill, verdict.reason, verdict.rule, findings, raw, known, () if other else behind, one.faults, other
+        )
+
+    async def refused(self, command: str, thing: str, refusal: Refusal) -> None:
+        """Keep in the audit log that somebody wanted this."""
+        here = await self.by.look()
+        rule = str(refusal.values.get("rule") or refusal.kind)
+        await self.shelf.note(
+            self.who(here), here.room, f"{command} refused", thing[:200], rule, once=f"{self.by.id} refused"
+        )
+
+    def who(self, here: Here) -> str:
+        """As the audit log names them."""
+        return person_of(here.room, self.by.actor) if self.by.actor else OPERATOR
+
+    async def may(self, command: str) -> tuple[Here, str]:
+        """Where it is to hold, and the rule that allows it. Raises `Refusal`."""
+        here = await self.by.look()
+        rule = COMMAND_LINE
+        if self.by.actor:
+            verdict = access.may(self.by.actor, here, CommandUse(command))
+            rule = verdict.rule
+            if not verdict.allowed:
+                raise Refusal("role", command=command, role=NEEDS_ROLE[command], rule=rule)
+        if not here.is_readable:
+            raise Refusal("unreadable")
+        return here, rule
+
+    def looks_after(self, here: Here) -> bool:
+        """Whether this person switches skills or trusts them."""
+        actor = self.by.actor
+        return actor is None or any(
+            access.may(actor, here, CommandUse(command)).allowed for command in ("skill off", "skill trust")
+        )
+
+    def _find(self, here: Here, name: str) -> Meant:
+        try:
+            return naming.find(here, name, unlisted=self.looks_after(here))
+        except Several as error:
+            raise Refusal("several", name=error.name, ids=error.ids) from None
+        except Unknown as error:
+            if error.closest and self.looks_after(here):
+                raise Refusal("unknown_near", name=error.name, closest=error.closest) from None
+            raise Refusal("unknown", name=error.name) from None
+
+    def said(self, here: Here, rule: str) -> Said:
+        return Said(self.by.id, self.who(here), here.room, rule, self.by.at_ms)
+
+    async def _findings(self, skill: Skill) -> tuple[Finding, ...]:
+        """Signs of harm first."""
+        try:
+            await self.shelf.at_hand(skill)
+        except (Gone, BrokenBundle, OSError) as error:
+            raise Refusal("broken", id=skill.id, reason=str(error)) from None
+        found = await asyncio.to_thread(lambda: list(lint.inspect(skill, self.settings.body_max_bytes)))
+        return tuple(sorted(found, key=lambda one: not one.danger))
+
+
+def scope(here: Here) -> str:
+    return scope_of(here.channel_id) if here.room else ORG
+
+
+def _tier_of(here: Here) -> str:
+    return CHANNEL if here.room else "org"
+
+
+def _tier(one: Meant) -> str:
+    return one.skill.tier if one.skill else ""
+
+
+def _about(one: Meant) -> Mapping[str, str]:
+    return {"id": one.id, "reason": _reason(one)}
+
+
+def _reason(one: Meant) -> str:
+    return "; ".join(fault.told for fault in one.faults)

@@ -1,0 +1,110 @@
+"""What people do about notes: see which there are, decide on those that wait, take back and end those that count."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from gateway.access import Here
+from gateway.shelf.acts import Acts, Refusal
+from gateway.shelf.notes import EVERYWHERE, Change, Changed, Decided, Full, NoNote, Notes
+from skills.notes import Note
+
+LISTED_MAX: Final = 40
+_SPAN: Final = re.compile(r"(\d{1,4})\s*([mhdw])")
+_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Notes of a channel and those of all channels, newest first."""
+
+    waiting: tuple[Note, ...]
+    kept: tuple[Note, ...]
+    everywhere: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class NoteActs:
+    """One person's acts. All methods raise `Refusal` and `Unreachable`."""
+
+    acts: Acts
+    notes: Notes
+
+    async def list(self) -> Listed:
+        here, _ = await self.acts.may("skill notes list")
+        everywhere = await self.notes.list(EVERYWHERE, "kept", most=LISTED_MAX)
+        if not here.room:
+            return Listed((), (), everywhere)
+        waiting = await self.notes.list(here.channel_id, "waiting", most=LISTED_MAX)
+        return Listed(waiting, await self.notes.list(here.channel_id, "kept", most=LISTED_MAX), everywhere)
+
+    async def show(self, code: str) -> Note:
+        """Until a note counts, nobody reads it but who may decide on it, or look after skills."""
+        here, _ = await self.acts.may("skill notes show")
+        try:
+            note = await self.notes.find(here.channel_id, code)
+        except NoNote:
+            raise Refusal("no_note", code=code) from None
+        if note.state == "pending" and not self.acts.looks_after(here):
+            raise Refusal("note_waits", code=note.code)
+        return note
+
+    async def approve(self, code: str) -> Note:
+        """It counts from now on. Raises `Refusal` of the kind `note_changed` with what it would replace now."""
+        return await self._change("skill approve", code, lambda change: self.notes.approve(change, code))
+
+    async def reject(self, code: str) -> Note:
+        return await self._change("skill reject", code, lambda change: self.notes.reject(change, code))
+
+    async def revert(self, code: str) -> Note:
+        return await self._change("skill notes revert", code, lambda change: self.notes.revert(change, code))
+
+    async def expire(self, code: str, when: str) -> Note:
+        """`when`: `now`, `never`, a span such as `7d`, or a day, at whose begin it ends in the channel's time zone."""
+        here, _ = await self.acts.may("skill notes expire")
+        until_ms = until(when, self.acts.by.at_ms, here.profile.timezone)
+        return await self._change("skill notes expire", code, lambda change: self.notes.expire(change, code, until_ms))
+
+    async def promote(self, code: str) -> Note:
+        """From now on all channels read it, under another code."""
+        return await self._change("skill notes promote", code, lambda change: self.notes.promote(change, code))
+
+    async def _change(self, command: str, code: str, do: Callable[[Change], Awaitable[Note]]) -> Note:
+        here, rule = await self.acts.may(command)
+        try:
+            if self.acts.by.actor and (await self.notes.find(here.channel_id, code)).is_everywhere:
+                raise Refusal("note_everywhere", code=code.upper())
+            return await do(self._by(here, rule))
+        except NoNote:
+            raise Refusal("no_note", code=code) from None
+        except Decided as error:
+            raise Refusal("note_decided", code=error.note.code, state=error.note.state) from None
+        except Full as error:
+            raise Refusal("note_full", code=code, reason=str(error)) from None
+        except Changed as error:
+            raise Refusal("note_changed", code=code, note=error.note, replaces=error.replaces) from None
+
+    def _by(self, here: Here, rule: str) -> Change:
+        return Change(self.acts.by.id, self.acts.who(here), here.channel_id, rule)
+
+
+def until(when: str, now_ms: int, timezone: str) -> int | None:
+    """The time that words mean, in ms; None: never. Raises `Refusal`."""
+    text = when.strip().lower()
+    if text in {"now", "never"}:
+        return now_ms if text == "now" else None
+    zone = ZoneInfo(timezone)
+    if span := _SPAN.fullmatch(text):
+        return now_ms + int(timedelta(**{_UNITS[span[2]]: int(span[1])}).total_seconds() * 1_000)
+    if _DAY.fullmatch(text):
+        try:
+            return int(datetime.fromisoformat(text).replace(tzinfo=zone).timestamp() * 1_000)
+        except ValueError:
+            pass
+    raise Refusal("when", when=when)

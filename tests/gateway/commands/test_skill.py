@@ -1,0 +1,389 @@
+"""/skill in the chat: what each subcommand does, what it answers, what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.shelf.shelf import Said as ShelfSaid
+from gateway.store import Store
+from tests.gateway.commands.world import ANA, DEV, LI, MAX, OPS, World, skill_md, zipped
+from tests.skills.test_library import write
+
+
+@asynccontextmanager
+async def packing(world: World) -> AsyncIterator[None]:
+    """Somebody looks at the folders meanwhile."""
+
+    async def look() -> None:
+        while True:
+            await world.packer.step()
+            await asyncio.sleep(0.01)
+
+    task = asyncio.create_task(look())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def reload(world: World, **more: object) -> str:
+    async with packing(world):
+        return await world.told("/skill reload", **more)  # type: ignore[arg-type]
+
+
+CHECKLIST = {
+    "SKILL.md": skill_md(
+        "pr-checklist", description="合并请求的检查顺序", more='version: "0.3"\n', body="先看\u200b安全。\n"
+    ),
+    "references/examples.md": "one",
+}
+
+
+async def add(world: World, files: dict[str, str] = CHECKLIST, **more: object) -> str:
+    return await world.told("/skill add", key=DEV, files={"pr-checklist.zip": zipped(files)}, **more)  # type: ignore[arg-type]
+
+
+# ---- on and off ----
+
+
+async def test_off_holds_for_this_channel_and_stays(world: World) -> None:
+    told = await world.told("/skill off web-access")
+    assert "`slack-main/C-OPS`" in told
+    assert "no other channel" in told
+    assert await world.ids(OPS) == ["skill-writing"]
+    assert await world.ids(DEV) == ["skill-writing", "web-access"]
+    assert "is on" in await world.told("/skill on WEB-ACCESS")
+    assert await world.ids(OPS) == ["skill-writing", "web-access"]
+
+
+@pytest.mark.parametrize("name", ["财务／导出报表", "财务报表", "财务/导出报表"])
+async def test_a_skill_is_switched_by_any_of_its_names(world: World, name: str) -> None:
+    write(world.org, "财务/导出报表", more="alias: 财务报表\n")
+    write(world.org, "运营/导出报表")
+    await world.packer.step()
+    assert "`财务/导出报表` is off" in await world.told(f"/skill off {name}")
+    assert "运营/导出报表" in await world.ids()
+    assert "财务/导出报表" not in await world.ids()
+
+
+async def test_a_name_that_fits_several_names_them_and_does_nothing(world: World) -> None:
+    write(world.org, "财务/导出报表")
+    write(world.org, "运营/导出报表")
+    await world.packer.step()
+    told = await world.told("/skill off 导出报表")
+    assert "`财务/导出报表`" in told
+    assert "`运营/导出报表`" in told
+    assert len(await world.ids()) == 4
+
+
+async def test_the_switch_of_a_skill_that_is_gone_can_be_set_and_is_kept(world: World) -> None:
+    write(world.org, "standup")
+    await world.packer.step()
+    await world.told("/skill off standup")
+    shutil.rmtree(world.org / "standup")
+    await world.packer.step()
+    assert "no skill of this id now" in await world.told("/skill off Standup")
+    write(world.org, "standup")
+    await world.packer.step()
+    assert "standup" not in await world.ids()
+
+
+async def test_what_is_off_for_all_no_channel_switches_on(world: World) -> None:
+    await world.shelf.switch("org", "web-access", "off", ShelfSaid("x", "operator", "", "the command line"))
+    told = await world.told("/skill on web-access")
+    assert "whole organisation" in told
+    assert (await world.audit())[-1]["what"] == "skill on refused"
+    assert "web-access" not in await world.ids()
+
+
+async def test_two_admins_at_once_leave_one_state_and_two_lines(world: World) -> None:
+    other = world.another_shelf()
+    await asyncio.gather(world.say("/skill off web-access"), world.say("/skill on web-access", shelf=other))
+    lines = await world.audit()
+    assert len(lines) == 2
+    assert lines[1]["before"] == lines[0]["after"]
+    assert ("web-access" in await world.ids()) == (lines[1]["what"] == "skill on")
+
+
+@pytest.mark.parametrize("command", ["off web-access", "on web-access"])
+async def test_a_command_that_is_run_again_changes_nothing_more(world: World, command: str) -> None:
+    first = await world.told(f"/skill {command}", turn="t")
+    assert await world.told(f"/skill {command}", turn="t") == first
+    assert len(await world.audit()) == 1
+
+
+# ---- who may ----
+
+MAY = {
+    "list": {MAX, ANA, LI},
+    "show web-access": {MAX, ANA, LI},
+    "on web-access": {ANA},
+    "off web-access": {ANA},
+    "trust web-access": {LI},
+    "add": {ANA},
+    "remove web-access": {ANA},
+    "notes": {MAX, ANA, LI},
+    "notes list": {MAX, ANA, LI},
+    "notes show KMTR": {MAX, ANA, LI},
+    "notes revert KMTR": {ANA},
+    "notes expire KMTR now": {ANA},
+    "approve KMTR": {LI},
+    "reject KMTR": {LI},
+}
+
+
+@pytest.mark.parametrize("actor", [MAX, ANA, LI], ids=lambda one: one.name)
+@pytest.mark.parametrize("command", MAY)
+async def test_who_may_what(world: World, command: str, actor: object) -> None:
+    done = await world.say(f"/skill {command}", actor)  # type: ignore[arg-type]
+    is_refused = "needs the role" in done.text
+    assert is_refused == (actor not in MAY[command])
+    assert done.is_private == is_refused
+    if is_refused:
+        [line] = await world.audit()
+        assert line["what"] == f"skill {' '.join(command.split()[: 2 if command.startswith('notes ') else 1])} refused"
+        assert line["who"] == f"slack-main/{actor.id}"  # type: ignore[attr-defined]
+        assert "default.yaml line" in line["rule"]
+
+
+async def test_a_refusal_that_is_run_again_is_one_line(world: World) -> None:
+    for _ in range(2):
+        await world.say("/skill off web-access", MAX, turn="t")
+    assert len(await world.audit()) == 1
+
+
+# ---- bundles of a channel ----
+
+
+async def test_a_bundle_waits_for_its_channel_until_an_approver_trusts_its_bytes(world: World) -> None:
+    told = await add(world)
+    assert "not trusted yet" in told
+    assert "`slack-main/C-DEV`" in told
+    assert "`/skill show pr-checklist`" in told
+    assert "`slack-main/U-LI`" in told
+    assert "pr-checklist" not in await world.ids(DEV)
+    shown = await world.told("/skill show pr-checklist", LI, DEV)
+    assert "先看<U+200B>安全" in shown
+    assert "description: 合并请求的检查顺序" in shown
+    assert "`references/examples.md` 3" in shown
+    digits = shown.rpartition("/skill trust pr-checklist ")[2][:12]
+    told = await world.told(f"/skill trust pr-checklist {digits}", LI, DEV)
+    assert digits in told
+    assert "pr-checklist" in await world.ids(DEV)
+    assert "pr-checklist" not in await world.ids(OPS)
+
+
+async def test_a_changed_byte_waits_again_and_the_old_bytes_are_trusted_at_once(world: World) -> None:
+    await add(world)
+    await world.say("/skill trust pr-checklist", LI, DEV)
+    told = await add(world, {**CHECKLIST, "references/examples.md": "two"})
+    assert "not trusted yet" in told
+    assert "takes the place of" in told
+    assert "pr-checklist" not in await world.ids(DEV)
+    assert "It is trusted" in await add(world)
+    assert "pr-checklist" in await world.ids(DEV)
+
+
+async def test_digits_of_other_bytes_trust_nothing(world: World) -> None:
+    await add(world)
+    assert "not how the hash" in await world.told("/skill trust pr-checklist 0123456789ab", LI, DEV)
+    assert "not how the hash" in await world.told("/skill trust pr-checklist 0", LI, DEV)
+    assert "pr-checklist" not in await world.ids(DEV)
+
+
+async def test_a_bundle_that_nobody_trusts_leaves_the_one_of_its_id_in_force(world: World) -> None:
+    told = await add(world, {"SKILL.md": skill_md("web-access")})
+    assert "builtin" in told
+    assert "web-access" in await world.ids(DEV)
+    here = await world.shelf.here(DEV, world.loaded)
+    assert here.library.skills["web-access"].tier == "builtin"
+    assert "builtin" in await world.told("/skill show web-access", LI, DEV)
+    assert "takes the place" in await world.told("/skill trust web-access", LI, DEV)
+    assert (await world.shelf.here(DEV, world.loaded)).library.skills["web-access"].tier == "channel"
+    assert "builtin" in await world.told("/skill remove web-access", key=DEV)
+    assert (await world.shelf.here(DEV, world.loaded)).library.skills["web-access"].tier == "builtin"
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"x.md": "no"}, "no SKILL.md"),
+        ({"SKILL.md": "---\nname: x\n"}, "no closing ---"),
+        ({"SKILL.md": skill_md("wеb-access")}, "looks like `web-access`"),
+        ({"SKILL.md": skill_md("x"), "../y": "z"}, "plain paths"),
+    ],
+)
+async def test_what_is_no_skill_or_passes_for_another_is_refused(
+    world: World, files: dict[str, str], reason: str
+) -> None:
+    assert reason in await add(world, files)
+    assert not (await world.shelf.here(DEV, world.loaded)).own.installed
+
+
+async def test_add_wants_a_zip(world: World) -> None:
+    assert "no file" in await world.told("/skill add")
+    assert "`a.txt` came" in await world.told("/skill add", files={"a.txt": b"x"})
+    assert "was not added" in await world.told("/skill add", files={"a.zip": b""})
+
+
+async def test_each_zip_of_a_message_is_added_for_itself(world: World) -> None:
+    files = {f"{name}.zip": zipped({"SKILL.md": skill_md(name)}) for name in ("one", "two")}
+    told = await world.told("/skill add", key=DEV, files={"bad.zip": b"x", **files})
+    assert "`bad.zip` was not added" in told
+    assert sorted((await world.shelf.here(DEV, world.loaded)).waiting) == ["one", "two"]
+
+
+async def test_adding_and_removing_again_after_a_crash_changes_nothing_more(world: World) -> None:
+    await add(world, turn="a")
+    await add(world, turn="a")
+    first = await world.told("/skill remove pr-checklist", key=DEV, turn="b")
+    assert await world.told("/skill remove pr-checklist", key=DEV, turn="b") == first.replace(
+        "`pr-checklist`", "`pr-checklist`"
+    )
+    assert [one["what"] for one in await world.audit()] == ["skill add", "skill remove"]
+
+
+async def test_what_was_not_added_cannot_be_removed_or_trusted(world: World) -> None:
+    assert "was not added" in await world.told("/skill remove web-access")
+    assert "was not added" in await world.told("/skill trust web-access", LI)
+
+
+# ---- reload ----
+
+
+async def test_a_reload_says_what_is_otherwise_also_when_it_was_published_before(world: World) -> None:
+    write(world.org, "web-access", description="内网优先", more='version: "7.0.0"\n')
+    await world.packer.step()  # it looks by itself, too
+    told = await reload(world, turn="t")
+    assert "`web-access`: org, was builtin" in told
+    assert "2 of 2 skills on" in told
+    assert "of 4,000 tokens" in told
+    assert await reload(world, turn="t") == told
+    assert "nothing has changed" in await reload(world)
+    shutil.rmtree(world.org / "web-access")
+    assert "`web-access`: builtin, was org" in await reload(world)
+
+
+async def test_a_reload_names_file_line_and_reason_and_what_stays(world: World) -> None:
+    folder = write(world.org, "standup")
+    await reload(world)
+    (folder / "SKILL.md").write_text("---\nname: standup\n")
+    told = await reload(world)
+    assert "SKILL.md line 1: no closing ---" in told
+    assert "copy that worked stays in force" in told
+    assert "standup" in await world.ids()
+
+
+async def test_an_alias_that_is_claimed_twice_is_told(world: World) -> None:
+    for name in ("a", "b"):
+        write(world.org, name, more="alias: money\n")
+    told = await reload(world)
+    assert "claimed by a, b" in told
+
+
+async def test_where_nobody_packs_the_answer_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.shelf.shelf.RELOAD_WAIT_S", 0.01)
+    assert "No gateway" in await world.told("/skill reload")
+
+
+# ---- list and show ----
+
+
+async def test_the_list_says_of_each_why_it_is_not_in_force(world: World) -> None:
+    write(world.org, "web-access", description="内网优先", more='version: "7"\n')
+    write(world.org, "needy", more="env: [TOKEN]\n")
+    (write(world.org, "坏例子") / "SKILL.md").write_text("---\nname: x\n")
+    await world.packer.step()
+    await add(world)
+    await world.say("/skill off skill-writing", key=DEV)
+    told = await world.told("/skill list", MAX, DEV)
+    rows = {line.split()[1]: line for line in told.splitlines() if line[:1] in {"●", "○", "✗"}}
+    assert rows["skill-writing"].startswith("○")
+    assert "off in this channel" in rows["skill-writing"]
+    assert rows["pr-checklist"].split()[:5] == ["●", "pr-checklist", "channel", "no", "0.3"]
+    assert "waits for trust" in rows["pr-checklist"]
+    assert rows["坏例子"].split()[0] == "✗"
+    assert "no closing ---" in rows["坏例子"]
+    assert "TOKEN" in rows["needy"]
+    assert "builtin" in told.partition("web-access: org 7")[2]
+
+
+async def test_a_long_list_comes_in_blocks_cut_between_rows(world: World) -> None:
+    for number in range(60):
+        write(world.org, f"skill-number-{number:02}", description="Does it. " * 20)
+    await world.packer.step()
+    told = await world.told("/skill list", MAX)
+    blocks = told.split("```\n")[1::2]
+    assert len(blocks) > 1
+    assert all(len(block) < 3_900 and block.splitlines()[0].split()[0] == "id" for block in blocks)
+    assert sum(block.count("skill-number-") for block in blocks) == 60
+
+
+async def test_what_the_profile_does_not_list_members_are_not_told(store: Store, tmp_path: Path) -> None:
+    profile = (tmp_path, 'skills: ["web-*"]\nroles: {{admin: [slack-main/U-ANA]}}\nlanguage: {language}\n')
+    world = World(store, tmp_path, profile=profile[1])
+    await world.packer.step()
+    told = await world.told("/skill list", MAX)
+    assert "skill-writing" not in told
+    assert "1 more" in told
+    assert "not in the profile" in await world.told("/skill list", ANA)
+    assert "There is no skill" in await world.told("/skill show skill-writing", MAX)
+    assert "not in force: not in the profile" in await world.told("/skill show skill-writing", ANA)
+    assert "does not list" in await world.told("/skill on skill-writing", ANA)
+
+
+async def test_what_is_off_is_shown_only_to_who_may_switch_or_trust(world: World) -> None:
+    await world.say("/skill off web-access")
+    done = await world.say("/skill show web-access", MAX)
+    assert done.is_private
+    assert "Its text is for" in done.text
+    for actor in (ANA, LI):
+        assert "name: web-access" in await world.told("/skill show web-access", actor)
+
+
+async def test_another_file_is_shown_to_who_looks_after_skills(world: World) -> None:
+    path = "references/site-patterns/github.com.md"
+    assert "github" in await world.told(f"/skill show web-access {path.upper()}")
+    assert "for those who may" in await world.told(f"/skill show web-access {path}", MAX)
+    assert "has no file" in await world.told("/skill show web-access references/../SKILL.md")
+
+
+# ---- words ----
+
+
+async def test_skill_alone_says_what_this_person_may_do(world: World) -> None:
+    told = await world.told("/skill", MAX)
+    assert "`/skill list`" in told
+    assert "`/skill off ID`" not in told.partition("need a role")[0]
+    assert "`off`" in told.partition("need a role")[2]
+    assert "`/skill off ID`" in await world.told("/skill", ANA)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("off", "`/skill off ID`"),
+        ("off a b", "`/skill off ID`"),
+        ("of web-access", "`/skill off ID`"),
+        ("ＯＦＦ web-access", "is off"),
+        ("notes revrt KMTR", "`/skill notes revert CODE`"),
+        ("frobnicate", "There are: `list`"),
+        ("off web-acces", "Perhaps `web-access`?"),
+    ],
+)
+async def test_wrong_words_are_answered_with_the_right_ones(world: World, said: str, told: str) -> None:
+    assert told in await world.told(f"/skill {said}")
+
+
+async def test_answers_are_in_the_channels_language(store: Store, tmp_path: Path) -> None:
+    world = World(store, tmp_path, language="zh")
+    await world.packer.step()
+    assert "已在 `slack-main/C-OPS` 关闭" in await world.told("/skill off web-access")
+    assert "需要 `admin` 角色" in await world.told("/skill off web-access", MAX)
+    assert "已在本频道关闭" in await world.told("/skill list", MAX)
