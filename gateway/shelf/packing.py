@@ -137,7 +137,7 @@ class Packer:
         if before is None:
             return _Told(summary, [str(row) for row in summary.rows[:LINES_MAX]], _remarks(library))
         last = resolve(before.tiers, before.faults, before.warnings)
-        lines = [str(change) for change in changes(last, library)]
+        lines = [str(change) for change in changes(last.skills, library.skills)]
         known = set(_remarks(last))
         warnings = [remark for remark in _remarks(library) if remark not in known]
         return _Told(summary, lines[:LINES_MAX], warnings)
