@@ -10,7 +10,8 @@ from typing import Final
 
 import pytest
 
-from config.loading import load
+from config.loading import Draft, load
+from config.problems import Problem
 from config.watching import Watched
 
 ROOM: Final = ("slack-main", "C1")
@@ -118,6 +119,21 @@ async def test_a_broken_profile_keeps_what_it_said_and_the_log_names_the_line(
     assert await tools(here) == []
 
 
+async def test_a_profile_that_names_what_is_not_there_keeps_what_it_said(place: Path) -> None:
+    """What only other layers can know is a mistake like any other."""
+
+    def no_such_tool(draft: Draft) -> Iterator[Problem]:
+        for source in draft.profiles.values():
+            if "nothing" in (source.tree.get("tools") or ()):
+                yield source.problem(("tools",), "there is no tool 'nothing'")
+
+    here = Watched(load(place / "deskmate.yaml", variables={}, further=no_such_tool), every_s=0)
+    (place / "profiles/finance.yaml").write_text("tools: [nothing]\n")
+    (place / "profiles/other.yaml").write_text("tools: []\n")
+    assert await tools(here) == ["load_skill"]
+    assert "other" in (await here.current()).profiles
+
+
 @pytest.mark.parametrize("broken", ["deskmate.yaml", "profiles/other.yaml"])
 async def test_beside_a_broken_file_the_others_count(place: Path, broken: str) -> None:
     here = watched(place)
@@ -195,6 +211,16 @@ async def test_what_needs_a_restart_stays_and_is_told_once(place: Path, told: py
     assert [one for one in told.messages if "restart" in one] == [
         "settings: model: changed in the file, counts after a restart"
     ]
+
+
+async def test_a_secret_that_a_changed_file_names_is_masked_before_a_restart(place: Path) -> None:
+    loaded = load(place / "deskmate.yaml", variables={"NEW_KEY": "sk-canary-271828"})
+    here = Watched(loaded, every_s=0)
+    text = (place / "deskmate.yaml").read_text()
+    (place / "deskmate.yaml").write_text(f"{text}model: {{provider: anthropic, api_key: $NEW_KEY}}\n")
+    now = await here.current()
+    assert "sk-canary-271828" in loaded.secret_values
+    assert now.secret_values is loaded.secret_values, "the logs mask what is in the set that they were given"
 
 
 async def test_a_change_from_before_the_first_look_is_seen(place: Path) -> None:

@@ -287,6 +287,18 @@ async def test_a_row_for_one_person_is_sent_again_when_its_end_is_unclear_and_no
     assert "conversations.replies" not in slacked.twin.calls
 
 
+async def test_a_row_for_one_person_takes_no_message_that_all_have_seen(slacked: Desk) -> None:
+    slacked.adapter.capabilities = replace(slacked.adapter.capabilities, stream_interval_s=0.05)
+    live = Live(slacked.turn, slacked.adapter)
+    live.add("all see this grow")
+    await slacked.twin.until(lambda: ours(slacked.twin))
+    await live.close()
+    rows = await slacked.rows("psst", USER)
+    await slacked.delivery().send_all(rows)
+    assert [one.text for one in slacked.twin.whispers] == ["psst"]
+    assert "psst" not in str(ours(slacked.twin))
+
+
 async def test_a_row_for_one_person_whose_markup_is_refused_stays_theirs(slacked: Desk) -> None:
     slacked.twin.next(on="chat.postEphemeral", error="invalid_arguments")
     await slacked.delivery().send_all(await slacked.rows("**psst**", USER))

@@ -372,6 +372,11 @@ def test_a_mention_with_nothing_else_is_an_empty_text() -> None:
     assert event.addressed
 
 
+def test_a_message_tells_whether_it_stands_in_a_thread() -> None:
+    assert [one.extra for one in parse(message(thread_ts="1760000200.000100"))] == [{"in_thread": True}]
+    assert [one.extra for one in parse(message())] == [{}]
+
+
 def test_the_time_is_the_message_s_own() -> None:
     assert parse(message(ts="1760000300.1"))[0].at_ms == 1_760_000_300_100
     assert parse(message(ts="1760000300.000400"))[0].at_ms == 1_760_000_300_000
