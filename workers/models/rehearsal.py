@@ -127,7 +127,9 @@ class _Scene:
                     call = calls[block["tool_use_id"]]
                     failed = bool(block.get("is_error"))
                     scene.uses.append(_Use(call["name"], call["input"], _plain(block.get("content", "")), failed))
-                    has_loaded = has_loaded or (not failed and "skill" in call["name"])
+                    if not failed and "skill" in call["name"]:
+                        has_loaded = True
+                        scene.guidance += _enclosed(scene.uses[-1].result)
                 elif block["type"] == "text" and has_loaded and _is_guidance(block["text"]):
                     # Only what follows a load directly: anybody may write a message that looks like it.
                     scene.guidance.append(block["text"])
@@ -253,6 +255,12 @@ def _plain(content: str | Sequence[Mapping[str, Any]]) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(str(block.get("text", "")) for block in content)
+
+
+def _enclosed(result: str) -> list[str]:
+    """The text of a skill that stands in a result, as it would stand in a message."""
+    found = re.search(r"(?:^|\n)([^\n]*)\n<skill name=\"[^\"\n]*\">\n(.*)\n</skill>", result, re.DOTALL)
+    return [f"{found[1]}\n\n{found[2]}"] if found and _is_guidance(found[1]) else []
 
 
 def _is_guidance(text: str) -> bool:

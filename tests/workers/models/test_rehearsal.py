@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from config.profiles import Delivery
 from config.settings import ModelSettings, Settings
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
@@ -34,6 +35,7 @@ class Talk:
     tools: Sequence[Tool]
     pages: dict[str, str] = field(default_factory=dict)
     is_direct: bool = True
+    delivery: Delivery = "message"
     records: list[Record] = field(default_factory=list)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
@@ -79,21 +81,21 @@ class Talk:
     async def _run(self, block: dict[str, Any]) -> None:
         self.calls.append((block["name"], block["input"]))
         try:
-            result = await self._result(block["name"], block["input"])
+            result = await self._result(block["name"], block["input"], block["id"])
             data = {"text": result.text, "untrusted": result.untrusted, "mark": "ab12"}
         except ToolError as error:
             result = ToolResult(str(error))
             data = {"text": result.text, "error": True}
         self.records += [Record("tool_result", 1, {"id": block["id"], "name": block["name"], **data}), *result.records]
 
-    async def _result(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+    async def _result(self, name: str, arguments: dict[str, Any], call_id: str) -> ToolResult:
         if name == "web_fetch":
             if arguments["url"] not in self.pages:
                 raise ToolError("404 Not Found\nNothing is there.")
             return ToolResult(f"Title: A page\nURL: {arguments['url']}\n\n{self.pages[arguments['url']]}")
         here = place(scan([Root("builtin", BUILTIN), Root("org", self.root)]))
         [tool] = [one for one in self.tools if one.name == name]
-        return await tool.run(arguments, call(here, self.records))
+        return await tool.run(arguments, call(here, self.records, id=call_id, delivery=self.delivery))
 
 
 @pytest.fixture
@@ -112,6 +114,7 @@ async def test_it_follows_whatever_skill_page_and_question_there_are(talk: Talk,
     chance = random.Random(seed)
     letters, length, blank = [("bdfgklmnoprtvz", 8, " "), ("山水木火土金石田竹米", 3, "")][seed % 2]
     talk.is_direct = seed % 3 > 0
+    talk.delivery = "tool_result" if seed % 4 > 1 else "message"
     words = [invented(chance, letters, length) for _ in range(12)]
     others = [invented(chance, letters, length) for _ in range(4)]
     skill = f"{words[0]}-{words[1]}" if blank else words[0] + words[1]
