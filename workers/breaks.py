@@ -15,7 +15,7 @@ def breaks(history: Sequence[Record]) -> tuple[str, ...]:
     """Why a request that is made now does not begin with the bytes of the last one: each reason once. Empty if it does.
 
     `prompt`: system prompt or tools changed. `cleared`: /new. `buried`: a turn that was given up is left out. Else why
-    a skill's text is withheld: `off`, `untrusted`, `changed`, `gone`, `unloaded`.
+    a skill's text is withheld: `off`, `unsure`, `untrusted`, `changed`, `gone`, `unloaded`.
     """
     last = max((at for at, record in enumerate(history) if record.type == "call"), default=None)
     if last is None:

@@ -48,6 +48,8 @@ def whole(history: Sequence[Record]) -> str:
         ("off", "switched off here"),
         ("untrusted", "nobody here has said"),
         ("changed", "not those that were trusted"),
+        ("unsure", "nobody can tell now"),
+        ("gone", "not there any more"),
         ("unloaded", "put away"),
     ],
 )
