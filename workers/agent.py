@@ -10,12 +10,10 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
-from config.profiles import Profile
 from config.settings import Settings
 from gateway import counts
-from gateway.access import READ_ON, Here
+from gateway.access import Here
 from gateway.commands import command_of
 from gateway.conversation.claim import Leaving
 from gateway.conversation.records import Record
@@ -24,19 +22,18 @@ from gateway.logs import log
 from gateway.phrases import say
 from gateway.store import Unreachable
 from skills.library import Catalogue
-from skills.programs import Programs
 from workers.breaks import breaks
 from workers.calls import Calls
 from workers.cards import Cards
 from workers.hints import due
-from workers.indexes import FIND, Indexes
 from workers.live import Live
 from workers.loaded import withhold
 from workers.mending import mended
 from workers.models import Answer, Model, ModelError, Request, TextDelta
 from workers.moves import Ask, Pending, Run, Stop, is_stop, next_move, pending, read_event
-from workers.programs import ProgramTool, program_tools
-from workers.rendering import Prompt, messages, prompt
+from workers.offers import Offers
+from workers.programs import ProgramTool
+from workers.rendering import Prompt, messages
 from workers.rights import Rights, why_withheld
 from workers.tools import Tool
 from workers.turn import Ended, Parked, Turn
@@ -44,11 +41,7 @@ from workers.turn import Ended, Parked, Turn
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-UNLOAD = "unload_skill"
-"""The tool that puts a skill's text away: it comes with the one that loads."""
 BAD_INPUTS_MAX = 2
-ABOUT_SKILLS = frozenset({"load_skill", "save_skill_reference"})
-"""Tools that are of no use without skills."""
 BACKOFF_MAX_S = 8.0
 CANCEL_WAIT_S = 2.0
 
@@ -64,16 +57,10 @@ class Called(Exception):
 class Agent:
     """One a worker process; turns pass through it."""
 
-    def __init__(self, settings: Settings, model: Model, tools: Mapping[str, Tool], programs: Programs) -> None:
+    def __init__(self, settings: Settings, model: Model, offers: Offers) -> None:
         self._settings = settings
         self._model = model
-        self._tools = tools
-        self._programs = programs
-        self._indexes = Indexes(settings.skills.index_max_tokens)
-        self._prompts: WeakKeyDictionary[Catalogue, dict[tuple[int, bool], tuple[Profile, Prompt]]] = (
-            WeakKeyDictionary()
-        )
-        """Turns share them: channels whose profile and skills are the same have the same one."""
+        self._offers = offers
 
     async def answer(self, turn: Turn, here: Here, rights: Rights, live: Live, cards: Cards) -> tuple[Record, str]:
         """Go on with the turn until the model has answered: the record of its answer, not yet written, and the reply.
@@ -81,19 +68,19 @@ class Agent:
         Raises `Ended` where a notice takes the answer's place, `Parked` where the turn waits, `Lost`.
         """
         await self._withhold(turn, here)
-        offered = await self._offered(turn, here, rights)
-        asked = await self._prompt(turn, here.catalogue, offered)
-        calls = Calls(self._settings.tools, offered, turn, rights, live, cards)
+        offer = await self._offers.to(turn, here, rights)
+        await self._note_prompt(turn, offer.prompt)
+        calls = Calls(self._settings.tools, offer.tools, turn, rights, live, cards)
         while True:
             try:
-                record, reply = await self._steps(turn, here.catalogue, asked, calls, live)
+                record, reply = await self._steps(turn, here.catalogue, offer.prompt, calls, live)
             except Called:
                 await close_calls(turn, "Stopped by the person")
             except Ended:
                 await close_calls(turn, "The turn ended before")
                 raise
             else:
-                tell_unused(turn, offered, record)
+                tell_unused(turn, offer.tools, record)
                 return record, reply
 
     async def _steps(
@@ -132,34 +119,12 @@ class Agent:
 
     # ---- asking ----
 
-    async def _offered(self, turn: Turn, here: Here, rights: Rights) -> dict[str, Tool]:
-        """What the profile lists and there is; without skills nothing that is about them."""
-        names = [name for name in turn.profile.tools if name in self._tools and name not in {FIND, UNLOAD}]
-        offered = {name: self._tools[name] for name in names if name not in ABOUT_SKILLS or here.catalogue.skills}
-        if "load_skill" in offered:
-            offered[UNLOAD] = self._tools[UNLOAD]
-        if "load_skill" in offered and not self._indexes.of(here.catalogue, turn.profile).is_whole:
-            offered[FIND] = self._tools[FIND]
-        if programs := await program_tools(self._programs, self._settings, here, rights):
-            offered |= {tool.name: tool for tool in programs}
-            offered.setdefault(READ_ON, self._tools[READ_ON])
-        return offered
-
-    async def _prompt(self, turn: Turn, catalogue: Catalogue, offered: Mapping[str, Tool]) -> Prompt:
-        history = list(turn.stored.history)
-        had_tools = any(record.type == "tool_result" for record in history)
-        prompts = self._prompts.setdefault(catalogue, {})
-        name = (id(turn.profile), had_tools)
-        profile, made = prompts.get(name, (None, None))
-        if made is None or profile is not turn.profile:
-            index = self._indexes.of(catalogue, turn.profile).text if "load_skill" in offered else ""
-            made = prompt(turn.profile.instructions, index, list(offered.values()), had_tools=had_tools)
-            prompts[name] = (turn.profile, made)
-        last = next((record for record in reversed(history) if record.type == "prompt"), None)
-        if last is None or last.data["hash"] != made.hash:
-            await turn.write(Record("prompt", turn.now_ms(), {"hash": made.hash, "turn": turn.id}))
-            log(logger, "prompt changed", conversation=turn.stored.key.id, hash=made.hash, first=last is None)
-        return made
+    async def _note_prompt(self, turn: Turn, asked: Prompt) -> None:
+        """Whether what stands before the messages is as it was: if not, the provider's cache is of no use once."""
+        last = next((record for record in reversed(turn.stored.history) if record.type == "prompt"), None)
+        if last is None or last.data["hash"] != asked.hash:
+            await turn.write(Record("prompt", turn.now_ms(), {"hash": asked.hash, "turn": turn.id}))
+            log(logger, "prompt changed", conversation=turn.stored.key.id, hash=asked.hash, first=last is None)
 
     async def _ask(self, turn: Turn, catalogue: Catalogue, asked: Prompt, step: int, live: Live) -> Answer | None:
         """One model call. None: no answer this time, look again what to do."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from weakref import WeakKeyDictionary
 
@@ -23,13 +24,16 @@ class Indexes:
         self._max_tokens = max_tokens
         self._made: WeakKeyDictionary[Catalogue, dict[tuple[object, ...], Index]] = WeakKeyDictionary()
 
-    def of(self, catalogue: Catalogue, profile: Profile) -> Index:
+    async def of(self, catalogue: Catalogue, profile: Profile) -> Index:
         """The index of a catalogue in a profile's order and delivery. The same one is laid out only once."""
         made = self._made.setdefault(catalogue, {})
         form = (*profile.order, profile.delivery)
         if form not in made:
-            made[form] = lay_out(catalogue, self._max_tokens, profile.order, profile.delivery)
-            self._tell(made[form], profile.name)
+            # In a thread: thousands of skills take a while.
+            index = await asyncio.to_thread(lay_out, catalogue, self._max_tokens, profile.order, profile.delivery)
+            if form not in made:
+                made[form] = index
+                self._tell(index, profile.name)
         return made[form]
 
     def _tell(self, index: Index, profile: str) -> None:

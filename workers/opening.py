@@ -31,6 +31,7 @@ from skills.programs import Programs
 from workers.agent import Agent
 from workers.desk import Desk
 from workers.models import load_model
+from workers.offers import Offers
 from workers.tools import Outside, load_tools
 
 logger = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
                 watched=Watched(loaded),
                 mailbox=mailbox,
                 adapters=adapters(loaded, platforms.Outside(http, feed, Files(store), settings.tools.web_fetch)),
-                agent=Agent(settings, model, load_tools(Outside(settings, http)), programs),
+                agent=Agent(settings, model, Offers(settings, load_tools(Outside(settings, http)), programs)),
                 shelf=shelf,
                 notes=Notes(store),
             )

@@ -16,9 +16,9 @@ import aiohttp
 from config.profiles import Profile
 from config.settings import Settings
 from skills.library import Catalogue, SkillNotFound
-from workers.agent import UNLOAD
 from workers.indexes import FIND, Indexes
 from workers.models import Answer, Model, Request, load_model
+from workers.offers import UNLOAD
 from workers.rendering import Prompt, prompt
 from workers.tools import Outside, load_tools
 
@@ -133,7 +133,7 @@ async def probe(settings: Settings, profile: Profile, catalogue: Catalogue, case
     try:
         async with aiohttp.ClientSession(trust_env=False) as http:
             tools = load_tools(Outside(settings, http))
-        index = Indexes(settings.skills.index_max_tokens).of(catalogue, profile)
+        index = await Indexes(settings.skills.index_max_tokens).of(catalogue, profile)
         offered = [tools[name] for name in profile.tools if name in tools and name not in {FIND, UNLOAD}]
         offered += (tools[UNLOAD],) if index.is_whole else (tools[UNLOAD], tools[FIND])
         asked = prompt(profile.instructions, index.text, offered)

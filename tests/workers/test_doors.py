@@ -130,7 +130,7 @@ async def house(store: Store, tmp_path: Path) -> AsyncIterator[House]:
 
 async def index(house: House) -> bool:
     here = await house.here()
-    return WHAT in Indexes(4_000).of(here.catalogue, here.profile).text
+    return WHAT in (await Indexes(4_000).of(here.catalogue, here.profile)).text
 
 
 async def body(house: House, name: str) -> bool:
