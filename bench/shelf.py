@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ from skills.bundles import Cache
 
 GOALS = {"change": 2.0, "here": 1.0, "p99": 40.0, "held": 100.0}
 LOOKS = 2_000
-SAID = Said("bench", "bench/ada", "hooks/room-1", "bench")
+SAID = Said("wish", "bench/ada", "hooks/room-1", "bench")
 WITHIN_S = 120.0
 
 
@@ -212,7 +212,7 @@ async def change_reaches_all(here: World, folder: Path, readers: list[Process], 
         show("  a reader, CPU", statistics.median(sight.cpu_s for sight in sights) * 1_000, "ms")
         show("  its loop held, at most", max(sight.held_s for sight in sights) * 1_000, "ms")
         begun_s = time.time()
-        await shelf.switch(scope_of(KEY.channel_id), "skill-00007", "off", SAID)
+        await shelf.switch(scope_of(KEY.channel_id), "skill-00007", "off", replace(SAID, id="switch"))
         sights = await asyncio.gather(*map(next_sight, readers))
         last_s = max(sight.at_s for sight in sights) - begun_s
         verdicts.tell(f"a switch, until {len(readers)} processes see it", last_s, GOALS["change"], "s")
@@ -233,11 +233,12 @@ async def bench(count: int, readers: int, pace: int, seed: int) -> None:
             await publish_under_load(here, folder, empty, Pace(pace, slack_events(seed)), verdicts)
             folder = empty
             loaded = load(here.settings)
+            cores = (measured_core(), other_core())
             command = [sys.executable, "-m", "bench._reader", str(here.settings), here.redis_url]
 
             def reader(number: int) -> Process:
                 return stack.enter_context(
-                    process(f"reader {number}", command, core=measured_core(), stdout=subprocess.PIPE)
+                    process(f"reader {number}", command, core=cores[number % 2], stdout=subprocess.PIPE)
                 )
 
             watching = [reader(0)]

@@ -69,7 +69,7 @@ class Decisions:
         return cls(revision, switches, installed, frozenset(trusted))
 
     def switch(self, skill_id: str) -> Switch | None:
-        return self.switches.get(ids.skeleton(skill_id))
+        return self.switches.get(ids.skeleton(skill_id)) if self.switches else None
 
     def trusts(self, skill_id: str, bundle: str) -> bool:
         return (ids.skeleton(skill_id), bundle) in self.trusted

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from gateway.access import CHANNEL
 from gateway.logs import log
+from gateway.shelf.calm import calm
 from gateway.shelf.decisions import Decisions
 from gateway.shelf.snapshot import Entry, Snapshot
 from gateway.store import Store, reading, script_of
@@ -50,19 +51,24 @@ class Stock:
         wanted = (number, hash_, org.revision)
         async with self._reading:
             if wanted != self._made_of:
-                if self._made_of is None or self._made_of[:2] != wanted[:2]:
-                    self._snapshot = await self.snapshot(number)
-                added = [Entry("org", one.id, one.bundle, "", ()) for one in org.installed.values()]
-                ordered = [*self._snapshot.in_order, *added]
-                known, faults = await self._known(ordered)
-                self._skills = known
-                self._in_order = [known[_name(one)] for one in ordered if _name(one) in known]
-                self._faults = (*self._snapshot.faults, *faults)
-                self._library = await asyncio.to_thread(
-                    resolve, [self._in_order], self._faults, self._snapshot.warnings
-                )
+                with calm():
+                    await self._make(number, hash_, org)
                 self._made_of = wanted
         return self._library
+
+    async def _make(self, number: int, hash_: str, org: Decisions) -> None:
+        if self._made_of is None or self._made_of[:2] != (number, hash_):
+            self._snapshot = await self.snapshot(number)
+        added = [Entry("org", one.id, one.bundle, "", ()) for one in org.installed.values()]
+        self._skills, faults = await self._known([*self._snapshot.entries, *added])
+        self._faults = (*self._snapshot.faults, *faults)
+        self._in_order, self._library = await asyncio.to_thread(self._resolved, added)
+
+    def _resolved(self, added: Sequence[Entry]) -> tuple[Sequence[Skill], Library]:
+        """All there is, earlier tiers first; and what of it is in force."""
+        ordered = [*self._snapshot.in_order, *added]
+        in_order = [self._skills[_name(one)] for one in ordered if _name(one) in self._skills]
+        return in_order, resolve([in_order], self._faults, self._snapshot.warnings)
 
     async def with_channel(self, own: Decisions) -> tuple[Library, Mapping[str, Skill]]:
         """The library with a channel's bundles: the trusted ones are its last tier, the others, by `ids.key`, wait."""
@@ -120,8 +126,7 @@ class Stock:
 
     async def _known(self, entries: Sequence[Entry]) -> tuple[dict[tuple[str, str, str], Skill], list[Fault]]:
         """The skills of these entries; those that are new are read from Redis."""
-        known = {_name(one): self._skills[_name(one)] for one in entries if _name(one) in self._skills}
-        new = [one for one in entries if _name(one) not in known]
+        known, new = await asyncio.to_thread(self._held, entries)
         faults: list[Fault] = []
         for at in range(0, len(new), FETCHED_AT_ONCE):
             some = new[at : at + FETCHED_AT_ONCE]
@@ -133,6 +138,17 @@ class Stock:
                     faults.append(made)
                     log(logger, "skill can't be used", level=logging.WARNING, id=entry.id, reason=str(made))
         return known, faults
+
+    def _held(self, entries: Sequence[Entry]) -> tuple[dict[tuple[str, str, str], Skill], list[Entry]]:
+        """The skills that we have already, and the entries of the others."""
+        known: dict[tuple[str, str, str], Skill] = {}
+        new: list[Entry] = []
+        for entry in entries:
+            if skill := self._skills.get(_name(entry)):
+                known[_name(entry)] = skill
+            else:
+                new.append(entry)
+        return known, new
 
     def _made(self, entries: Sequence[Entry], fetched: Sequence[bytes | None]) -> list[Skill | Fault]:
         return [self._skill(entry, raw) for entry, raw in zip(entries, fetched, strict=True)]

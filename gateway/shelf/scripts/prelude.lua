@@ -23,10 +23,17 @@ local function audit(said, before, after)
 end
 
 -- Bundles are kept as long as a snapshot or a channel names them, and a day longer, for turns that still work with them.
-local function hold(bundle)
-  if redis.call('HINCRBY', P .. 'refs', bundle, 1) == 1 then
-    redis.call('PERSIST', P .. 'bundle:' .. bundle)
+local function hold(...)
+  local bundles, fields = { ... }, {}
+  for i, count in ipairs(redis.call('HMGET', P .. 'refs', ...)) do
+    local bundle = bundles[i]
+    fields[2 * i - 1] = bundle
+    fields[2 * i] = tonumber(count or 0) + 1
+    if not count then
+      redis.call('PERSIST', P .. 'bundle:' .. bundle)
+    end
   end
+  redis.call('HSET', P .. 'refs', unpack(fields))
 end
 
 local function release(bundle)

@@ -1,5 +1,6 @@
 -- publish(name, number before, hash, snapshot, n new bundles, new..., old...) -> verdict, number
 local n = tonumber(ARGV[5])
+local MANY = 1000 -- in one command: thousands of small ones would hold up everybody else
 if redis.call('GET', P .. 'packer') ~= ARGV[1] then
   return { 'LOST', 0 }
 end
@@ -7,13 +8,17 @@ local before = redis.call('HGET', P .. 'meta', 'snapshot') or '0'
 if before ~= ARGV[2] then
   return { 'BEHIND', 0 }
 end
-for i = 6, 5 + n do
-  if redis.call('EXISTS', P .. 'bundle:' .. ARGV[i]) == 0 then
+for i = 6, 5 + n, MANY do
+  local keys = {}
+  for at = i, math.min(i + MANY - 1, 5 + n) do
+    keys[#keys + 1] = P .. 'bundle:' .. ARGV[at]
+  end
+  if redis.call('EXISTS', unpack(keys)) < #keys then
     return { 'NO_BUNDLE', 0 }
   end
 end
-for i = 6, 5 + n do
-  hold(ARGV[i])
+for i = 6, 5 + n, MANY do
+  hold(unpack(ARGV, i, math.min(i + MANY - 1, 5 + n)))
 end
 for i = 6 + n, #ARGV do
   release(ARGV[i])

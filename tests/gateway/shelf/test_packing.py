@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from gateway.shelf import packing
 from gateway.shelf.snapshot import Snapshot
-from gateway.store import Store
+from gateway.store import Store, script_of
 from skills import contents
 from tests.gateway.shelf.world import World
 from tests.skills.test_library import write
@@ -169,6 +170,25 @@ async def test_what_was_published_is_told_skill_by_skill(world: World, caplog: p
         told = [record.getMessage() for record in caplog.records]
         assert "report: org, changed" in told
         assert not any("web-access" in line for line in told), "what is as it was is not told again"
+
+
+async def test_thousands_are_published_only_if_all_are_there_and_all_are_kept(world: World) -> None:
+    run, root = world.store.run, world.store.layout.skills_root
+    names = [f"{number:064x}" for number in range(2_500)]
+    await run(script_of("gateway.shelf", "pack"), root, "one", 60_000)
+    await asyncio.gather(*(run(script_of("gateway.shelf", "put"), root, one, b"x") for one in names[:-1]))
+
+    async def publish() -> tuple[bytes, int]:
+        verdict, number = await run(
+            script_of("gateway.shelf", "publish"), root, "one", 0, "hash", "{}", len(names), *names
+        )
+        return verdict, number
+
+    assert await publish() == (b"NO_BUNDLE", 0)
+    await run(script_of("gateway.shelf", "put"), root, names[-1], b"x")
+    assert await publish() == (b"OK", 1)
+    assert await bundles(world) == dict.fromkeys(names, -1)
+    assert set(await world.store.redis.hvals(f"{root}:refs")) == {b"1"}
 
 
 def test_a_snapshot_is_what_was_dumped() -> None:

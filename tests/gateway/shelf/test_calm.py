@@ -1,0 +1,43 @@
+"""Calm: collections wait while skills come into memory, and only as long."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.shelf import calm as calm_module
+from gateway.shelf.calm import calm
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def test_nothing_is_collected_until_the_last_one_ends() -> None:
+    with calm():
+        with calm():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_collections_go_on_after_an_error() -> None:
+    with pytest.raises(KeyError), calm():
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_many_new_objects_are_not_looked_at_again_and_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calm_module, "MANY", 5_000)
+    gc.collect()
+    before = gc.get_freeze_count()
+    with calm():
+        few = [[number] for number in range(1_000)]
+    assert gc.get_freeze_count() == before
+    with calm():
+        many = [[number] for number in range(20_000)]
+    assert gc.get_freeze_count() > before + len(few) + len(many) - 1_000
