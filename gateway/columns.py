@@ -35,6 +35,22 @@ def cut(text: str, columns: int) -> str:
     return kept.rstrip() + "…" if columns > 0 else ""
 
 
+def wrapped(text: str, columns: int) -> list[str]:
+    """All of it in lines of at most `columns`, cut between words where they are not longer than a line."""
+    lines = [""]
+    for word in text.split():
+        line = f"{lines[-1]} {word}" if lines[-1] else word
+        if width(line) <= columns:
+            lines[-1] = line
+            continue
+        lines += [""] if lines[-1] else []
+        for character in word:
+            if lines[-1] and width(lines[-1] + character) > columns:
+                lines.append("")
+            lines[-1] += character
+    return lines
+
+
 def widths(rows: Sequence[Sequence[str]]) -> list[int]:
     """Of each column, the widest cell."""
     return [max(map(width, column)) for column in zip(*rows, strict=True)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gateway.access import CHANNEL, Here, SkillUse, may
-from gateway.columns import cut, padded, width, widths
+from gateway.columns import cut, padded, width, widths, wrapped
 from gateway.phrases import say
 from skills import ids
 from skills.document import Head
@@ -40,7 +40,17 @@ class Row:
     """`yes` or `no`; a dash where nobody has to say so."""
     version: str = NONE
     summary: str = ""
-    """The description, or why it is not in force."""
+    """The description."""
+    why: str = ""
+    """Why it is not in force. Unlike a summary it is never cut."""
+
+    @property
+    def reason(self) -> str:
+        return f"({self.why})" if self.why and self.summary else self.why
+
+    @property
+    def text(self) -> str:
+        return f"{self.reason} {self.summary}".strip()
 
 
 def rows(library: Library, catalogue: Catalogue, why_not: str) -> list[Row]:
@@ -48,11 +58,11 @@ def rows(library: Library, catalogue: Catalogue, why_not: str) -> list[Row]:
     found = [
         (key, Row("●", skill.id, skill.tier, NONE, _version(skill.head), _one_line(skill.head.summary)))
         if skill in catalogue
-        else (key, Row("○", skill.id, skill.tier, NONE, _version(skill.head), why_not))
+        else (key, Row("○", skill.id, skill.tier, NONE, _version(skill.head), why=why_not))
         for key, skill in library.skills.items()
     ]
     found += [
-        (ids.key(fault.id), Row("✗", _one_line(fault.id or fault.place.name), fault.tier, summary=_why(fault)))
+        (ids.key(fault.id), Row("✗", _one_line(fault.id or fault.place.name), fault.tier, why=_why(fault)))
         for fault in library.faults
     ]
     return [row for _, row in sorted(found, key=lambda one: (one[0], one[1].mark))]
@@ -68,7 +78,7 @@ def rows_here(here: Here, language: str, *, unlisted: bool) -> list[Row]:
     found += [
         (
             ids.key(fault.id),
-            Row("✗", _one_line(fault.id or fault.place.name), fault.tier, summary=_why_in(fault, language)),
+            Row("✗", _one_line(fault.id or fault.place.name), fault.tier, why=_why_in(fault, language)),
         )
         for fault in here.library.faults
     ]
@@ -79,12 +89,14 @@ def rows_here(here: Here, language: str, *, unlisted: bool) -> list[Row]:
 def _row_here(here: Here, skill: Skill, language: str) -> Row:
     verdict = may(None, here, SkillUse(skill, "load"))
     summary = "" if verdict.reason == "profile" else _one_line(skill.head.summary)
-    if not verdict.allowed or verdict.as_data:
-        why = say(f"skill.why.{verdict.reason}", language, rule=verdict.rule)
-        summary = say("skill.why.then", language, why=why, summary=summary) if summary else why
+    why = (
+        ""
+        if verdict.reason == "allowed"
+        else _one_line(say(f"skill.why.{verdict.reason}", language, rule=verdict.rule))
+    )
     is_on = verdict.allowed or verdict.as_data
     trust = NONE if skill.tier != CHANNEL else "yes" if here.own.trusts(skill.id, skill.hash) else "no"
-    return Row("●" if is_on else "○", skill.id, skill.tier, trust, _version(skill.head), summary)
+    return Row("●" if is_on else "○", skill.id, skill.tier, trust, _version(skill.head), summary, why)
 
 
 def _why_in(fault: Fault, language: str) -> str:
@@ -126,25 +138,35 @@ def lay_out(rows: Sequence[Row], columns: int | None, headings: Sequence[str] = 
 
     Without `columns` there is no fixed width, and each skill is a block of lines. The first piece of a table is its head.
     """
-    cells = [tuple(headings), *((row.mark, row.id, row.tier, row.trust, row.version, row.summary) for row in rows)]
-    room = widths([row[:-1] for row in cells])
-    before = sum(room) + 2 * len(room)
-    if columns is not None and before + SUMMARY_MIN <= columns:
-        return [_line(row, room, columns) for row in cells]
-    if columns is not None and before - 2 <= columns:
-        head, *others = [_line((*row[:-1], ""), room, columns) for row in cells]
-        summaries = (cut(row.summary, columns - len(_INDENT)) for row in rows)
-        return [
-            head,
-            *(f"{line}\n{_INDENT}{text}" if text else line for line, text in zip(others, summaries, strict=True)),
-        ]
-    return ["\n".join(_block(row, columns, headings)) for row in rows]
+    cells = [(row.mark, row.id, row.tier, row.trust, row.version) for row in rows]
+    room = widths([tuple(headings[:-1]), *cells])
+    taken = sum(room) + 2 * (len(room) - 1)
+    if columns is None or taken > columns:
+        return ["\n".join(_block(row, columns, headings)) for row in rows]
+    beside = columns - taken - 2
+    head = _line(headings[:-1], room) + (f"  {headings[-1]}" if beside >= SUMMARY_MIN else "")
+    return [
+        head.rstrip(),
+        *(_row(row, _line(cell, room), beside, columns) for row, cell in zip(rows, cells, strict=True)),
+    ]
 
 
-def _line(row: Sequence[str], room: Sequence[int], columns: int) -> str:
-    cells = [padded(cell, size) for cell, size in zip(row[:-1], room, strict=True)]
-    start = "  ".join(cells) + "  "
-    return (start + cut(row[-1], columns - width(start))).rstrip()
+def _line(cells: Sequence[str], room: Sequence[int]) -> str:
+    return "  ".join(padded(cell, size) for cell, size in zip(cells, room, strict=True))
+
+
+def _row(row: Row, start: str, beside: int, columns: int) -> str:
+    """A row with its text beside it, or below where that has no room."""
+    if beside >= SUMMARY_MIN and width(row.reason) <= beside:
+        return f"{start}  {cut(row.text, beside)}".rstrip()
+    return "\n".join([start.rstrip(), *(f"{_INDENT}{line}" for line in _below(row, columns - len(_INDENT)))])
+
+
+def _below(row: Row, columns: int) -> list[str]:
+    """The text in one line; a reason that is longer in several."""
+    if row.why and width(row.reason) > columns:
+        return wrapped(row.why, columns)
+    return [cut(row.text, columns)] if row.text else []
 
 
 def _block(row: Row, columns: int | None, headings: Sequence[str]) -> Iterator[str]:
@@ -154,8 +176,7 @@ def _block(row: Row, columns: int | None, headings: Sequence[str]) -> Iterator[s
     facts += [f"{headings[3]} {row.trust}"] if row.trust != NONE else []
     facts += [row.version] if row.version != NONE else []
     yield "  " + " · ".join(facts)
-    if row.summary:
-        yield "  " + (row.summary if columns is None else cut(row.summary, columns - 2))
+    yield from (f"  {line}" for line in ([row.text] if columns is None else _below(row, columns - 2)) if line)
 
 
 def _version(head: Head) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.columns import cut, padded, width, widths
+from gateway.columns import cut, padded, width, widths, wrapped
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,11 @@ def test_a_cut_never_splits_a_wide_sign_and_says_that_it_was_made(columns: int, 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
     assert widths([("a", "财务"), ("abc", "x")]) == [3, 4]
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 12, 80])
+def test_wrapped_text_is_whole_in_lines_that_fit(columns: int) -> None:
+    text = "needs the variable TOKEN_OF_THE_HOUSE 而这里没有授予它"
+    lines = wrapped(text, columns)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert all(width(line) <= max(columns, 2) for line in lines)

@@ -32,8 +32,8 @@ def listed(library: Library) -> list[Row]:
 def test_each_skill_has_a_row_and_what_is_not_in_force_says_why(library: Library) -> None:
     found = {row.id: row for row in listed(library)}
     assert found["web-access"] == Row("●", "web-access", "org", "–", "7.0.0", "内网优先")
-    assert found["standup"] == Row("○", "standup", "org", "–", "–", "not in the profile team")
-    assert found["坏例子"] == Row("✗", "坏例子", "org", "–", "–", "SKILL.md line 1: no closing ---")
+    assert found["standup"] == Row("○", "standup", "org", "–", "–", why="not in the profile team")
+    assert found["坏例子"] == Row("✗", "坏例子", "org", "–", "–", why="SKILL.md line 1: no closing ---")
     assert counted(listed(library)) == {"●": 2, "○": 1, "✗": 1}
 
 
@@ -76,3 +76,12 @@ def test_nothing_in_a_description_starts_a_row_or_hides_in_one(tmp_path: Path) -
     library = scan([Root("org", tmp_path)])
     [row] = rows(library, library.catalogue(["*"]), "")
     assert row.summary == "one line<U+202E> ● fake"
+
+
+@pytest.mark.parametrize("columns", [80, 60, 40, 20, 6, None])
+def test_a_reason_is_whole_in_every_form(columns: int | None) -> None:
+    why = "needs the variable TOKEN, which the profile does not grant, and 还需要别的"
+    pieces = lay_out([Row("○", "x", "org", "–", "1", "Summary " * 20, why), Row("●", "y", "org")], columns)
+    told = "".join(line.strip() for line in pieces[-2].split("\n"))
+    assert why.replace(" ", "") in told.replace(" ", "")
+    assert columns is None or all(width(line) <= max(columns, 9) for line in pieces[-2].split("\n"))
