@@ -61,7 +61,8 @@ COMMANDS: Final = {
     "Look after it": {
         "doctor": _Command("gateway.cli.doctor:doctor", "Check everything that it needs, and say what to do."),
         "status": _Command("gateway.cli.status:status", "What runs, what waits, what was given up."),
-        "skills": _Command("gateway.cli.skills:skills", "List, show, check, try and test skills."),
+        "skills": _Command("gateway.cli.skills:skills", "List, show, switch, trust, add, check, try and test skills."),
+        "audit": _Command("gateway.cli.audit:audit", "Who changed what about skills, and what was refused."),
         "config": _Command("gateway.cli.config:config", "Check and show the settings."),
         "rq": _Command("gateway.cli.rq:rq", "RQ's own command line, with our names of keys."),
         "redis": _Command("gateway.cli.redis:redis", "The embedded server and its folder."),
@@ -130,6 +131,10 @@ config_option = click.option(
     help="The settings file. [default: $DESKMATE_CONFIG, else ./deskmate.yaml, ./config/deskmate.yaml, the shipped one]",
 )
 """Accepted before the command, and by each command that `pass_loaded` or `pass_settings` is on."""
+
+
+CHANNEL_HELP: Final = "CONNECTION/CHANNEL, as the last lines of `/skill list` in that channel name it."
+channel_option = click.option("--channel", metavar="CONNECTION/CHANNEL", help=CHANNEL_HELP)
 
 
 def given_config() -> Path | None:

@@ -8,7 +8,7 @@ import asyncio
 import importlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -19,9 +19,9 @@ from config.checks import nearest
 from config.loading import Loaded
 from config.profiles import DEFAULT, Profile
 from config.settings import environment
-from gateway.cli import Stop, examples, pass_loaded
+from gateway.cli import Stop, channel_option, examples, pass_loaded
 from gateway.columns import padded, widths
-from gateway.skill_table import behind, counted, lay_out, rows
+from gateway.skill_table import Row, behind, counted, lay_out, rows
 from skills import contents, document, lint, visible
 from skills.contents import Changed
 from skills.findings import Finding
@@ -33,9 +33,43 @@ WIDE: Final = 160
 """Columns where nothing is known of the terminal, as in a pipe."""
 
 
-@click.group()
+IN_FORCE: Final = ("on", "off", "trust", "add", "remove", "reload", "notes", "approve", "reject")
+"""What changes skills in force, in Redis."""
+
+
+_EXAMPLES: Final = """\b
+Examples:
+  deskmate skills list --channel slack-main/C0123      what is in force there, and why the rest is not
+  deskmate skills off web-access --everywhere
+  deskmate skills add checklist.zip --channel slack-main/C0123
+  deskmate skills show checklist --channel slack-main/C0123
+  deskmate skills trust checklist 3fa91c --channel slack-main/C0123"""
+
+
+class _Skills(click.Group):
+    """Reaches for Redis only in commands that need it: `lint` runs where none is installed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), *IN_FORCE]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in IN_FORCE:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(_in_force(), cmd_name)
+        return command
+
+
+def _in_force() -> Any:
+    return importlib.import_module("gateway.cli.shelf")
+
+
+@click.group(cls=_Skills, epilog=_EXAMPLES)
 def skills() -> None:
-    """List, show, check, try and test skills."""
+    """List, show, check, try and test skills; switch, trust, add and remove them.
+
+    What is switched, trusted or added holds for one channel or everywhere, and is kept in Redis: all gateways and workers
+    go by it within two seconds. A channel is named CONNECTION/CHANNEL, as the last lines of `/skill list` in it say.
+    """
 
 
 profile_option = click.option("--profile", "profile_name", default=DEFAULT, show_default=True, help="For whom.")
@@ -44,16 +78,22 @@ profile_option = click.option("--profile", "profile_name", default=DEFAULT, show
 @skills.command("list")
 @click.option("--width", type=click.IntRange(1, 1_000), help="Columns. [default: as the terminal]")
 @profile_option
+@channel_option
 @pass_loaded
-def list_(loaded: Loaded, width: int | None, profile_name: str) -> None:
-    """List all skills: which are in force for a profile, and why the others are not."""
+def list_(loaded: Loaded, width: int | None, profile_name: str, channel: str | None) -> None:
+    """List all skills: which are in force for a profile, and why the others are not.
+
+    With --channel, what is in force there now, as Redis has it: switches, trust and added bundles too. Otherwise what the
+    folders on this machine hold.
+    """
+    columns = width or shutil.get_terminal_size((WIDE, 24)).columns
+    if channel:
+        there, others, figures = _in_force().listed(loaded, channel)
+        _print(there, columns, (*others, figures))
+        return
     library, profile = _library(loaded), _profile(loaded, profile_name)
     found = rows(library, library.catalogue(profile.skills), f"not in the profile {profile_name}")
-    columns = width or shutil.get_terminal_size((WIDE, 24)).columns
-    for piece in lay_out(found, columns) if found else ():
-        click.echo(piece)
-    for line in (*behind(library), *library.warnings):
-        click.echo(line)
+    _print(found, columns, (*behind(library), *library.warnings))
     counts = counted(found)
     broken = f", {counts['✗']} broken" if counts["✗"] else ""
     click.echo(f"{counts['●']} of {len(library.skills)} skills in force in the profile {profile_name}{broken}.")
@@ -61,9 +101,16 @@ def list_(loaded: Loaded, width: int | None, profile_name: str) -> None:
 
 @skills.command()
 @click.argument("name", metavar="ID")
+@channel_option
 @pass_loaded
-def show(loaded: Loaded, name: str) -> None:
-    """Show the exact text of a skill, hidden characters named, with its files and what lint says about it."""
+def show(loaded: Loaded, name: str, channel: str | None) -> None:
+    """Show the exact text of a skill, hidden characters named, with its files and what lint says about it.
+
+    With --channel the one that holds there now, or a bundle that waits for trust.
+    """
+    if channel:
+        _show_there(loaded, name, channel)
+        return
     library = _library(loaded)
     try:
         skill = library.catalogue(["*"]).find(name)
@@ -154,6 +201,24 @@ def test(loaded: Loaded, name: str | None, profile_name: str) -> None:
     if failed:
         raise Stop(f"{failed} of {passed + failed} examples failed.")
     click.echo(f"{passed} example{'s' if passed != 1 else ''} passed." if passed else "There are no examples.")
+
+
+def _print(found: Sequence[Row], columns: int, further: Iterable[str]) -> None:
+    for piece in lay_out(found, columns) if found else ():
+        click.echo(piece)
+    for line in further:
+        click.echo(line)
+
+
+def _show_there(loaded: Loaded, name: str, channel: str) -> None:
+    shown = _in_force().shown(loaded, channel, name)
+    skill = shown.skill
+    for line in _shown(skill, loaded.settings.skills.body_max_bytes):
+        click.echo(line)
+    if shown.reason == "untrusted":
+        click.echo(f"It waits for trust: deskmate skills trust {skill.id} {shown.digits} --channel {channel}")
+    elif shown.reason != "allowed":
+        click.echo(f"It is not in force there: {shown.rule}.")
 
 
 def _library(loaded: Loaded) -> Library:

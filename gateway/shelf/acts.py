@@ -130,6 +130,11 @@ class Shown:
     other: Skill | None = None
     """The other one of this id: what is in force while this bundle waits."""
 
+    @property
+    def digits(self) -> str:
+        """What tells it from other bytes, for whoever is going to trust it."""
+        return self.skill.hash[:DIGITS]
+
 
 @dataclass(frozen=True)
 class Acts:

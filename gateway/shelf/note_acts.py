@@ -91,7 +91,7 @@ class NoteActs:
             raise Refusal("note_changed", code=code, note=error.note, replaces=error.replaces) from None
 
     def _by(self, here: Here, rule: str) -> Change:
-        return Change(self.acts.by.id, self.acts.who(here), here.channel_id, rule)
+        return Change(self.acts.by.id, self.acts.who(here), here.channel_id, rule, here.room)
 
 
 def until(when: str, now_ms: int, timezone: str) -> int | None:

@@ -89,6 +89,8 @@ class Change:
     """The channel's id."""
     rule: str
     """What allowed it."""
+    room: str = ""
+    """`connection/channel`, for the audit log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +254,13 @@ def _script(name: str) -> Script:
 
 
 def _said(change: Change, what: str, thing: str) -> str:
-    said = {"who": change.who, "channel": change.channel, "what": what, "thing": thing, "rule": change.rule}
+    said = {
+        "who": change.who,
+        "channel": change.room or change.channel,
+        "what": what,
+        "thing": thing,
+        "rule": change.rule,
+    }
     return json.dumps(said, ensure_ascii=False)
 
 

@@ -65,7 +65,8 @@ class Tool:
         if not text.strip():
             raise ToolError("There is nothing in `content`: a note has 1 to 8,000 characters.")
         actor, profile = call.actor or Actor(""), call.profile
-        change = Change(call.key, person_of(call.room, actor), call.channel, f"profile {profile.name}: {profile.notes}")
+        rule = f"profile {profile.name}: {profile.notes}"
+        change = Change(call.key, person_of(call.room, actor), call.channel, rule, call.room)
         draft = Draft(
             skill=skill.id,
             file=file,

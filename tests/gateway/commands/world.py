@@ -70,9 +70,11 @@ class World:
         (self.folder / "profiles").mkdir(exist_ok=True)
         (self.folder / "profiles/default.yaml").write_text(self.profile.format(language=self.language))
         (self.folder / "deskmate.yaml").write_text(
-            f"skills: {{folder: {self.org}{self.settings}}}\nprofiles: {self.folder / 'profiles'}\n"
+            f"skills: {{folder: {self.org}}}\nprofiles: {self.folder / 'profiles'}\ndata: {self.folder / 'data'}\n{self.settings}"
         )
-        self.loaded: Loaded = load(self.folder / "deskmate.yaml", variables={})
+        self.loaded: Loaded = load(
+            self.folder / "deskmate.yaml", variables={"SECRET": "xoxb-s3cret", "REDIS_URL": "redis://127.0.0.1"}
+        )
         self.packer = Packer(self.store, self.loaded.settings.skills, "packer")
         self.shelf = self.another_shelf()
         self.notes = Notes(self.store)

@@ -1,0 +1,45 @@
+"""`deskmate audit`: who changed what about skills, and what was refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+
+import click
+
+from config.loading import Loaded
+from gateway.cli import CHANNEL_HELP, pass_loaded
+from gateway.cli.shelf import do, key_of
+from gateway.shelf.audit import Line, read, short
+from skills.visible import visible
+
+
+@click.command()
+@click.option("--channel", metavar="CONNECTION/CHANNEL", help=f"Only what was done there. {CHANNEL_HELP}")
+@click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, everything as it was stored.")
+@pass_loaded
+def audit(loaded: Loaded, channel: str | None, lines: int, as_json: bool) -> None:
+    """Show who switched, trusted, added, removed or wrote down what, and what was refused, the latest at the end.
+
+    A line: when, who, where, what, before → after, and the rule that decided. Lines whose `what` ends in `refused`
+    changed nothing.
+    """
+    key = key_of(loaded, channel) if channel else None
+    channels = {f"{key.connection}/{key.channel}", key.channel_id} if key else set()
+    found = do(loaded, channel, lambda there: read(there.store, channels=channels, most=lines))
+    for one in found:
+        click.echo(json.dumps(asdict(one), ensure_ascii=False) if as_json else _told(one))
+    if not found and not as_json:
+        click.echo(
+            "Nothing is in the audit log yet." if key is None else f"Nothing is in the audit log about {channel}."
+        )
+
+
+def _told(line: Line) -> str:
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at_ms / 1_000))
+    change = f"{short(line.before) or '–'} → {short(line.after) or '–'}" if line.before or line.after else ""
+    told = (at, line.who or "the model", line.channel or "everywhere", line.what, line.thing, change)
+    rule = f"({line.rule})" if line.rule else ""
+    return "  ".join(" ".join(visible(one).split()) for one in (*told, rule) if one)

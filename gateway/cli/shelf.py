@@ -1,0 +1,324 @@
+"""What `deskmate skills` does to skills that are in force: the same acts as `/skill` in the chat, by the operator."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from config.checks import nearest
+from config.loading import Loaded
+from config.rules import rule_of
+from config.settings import environment
+from gateway.access import Here
+from gateway.cli import CHANNEL_HELP, Stop, channel_option, pass_loaded
+from gateway.commands.skill import answers
+from gateway.connections import PAGE
+from gateway.conversation.key import ConversationKey
+from gateway.embedded import NoServer, redis_url
+from gateway.shelf.acts import Acts, By, Refusal, Shown
+from gateway.shelf.note_acts import NoteActs
+from gateway.shelf.notes import Notes
+from gateway.shelf.shelf import Shelf
+from gateway.skill_table import Row, behind_here, rows_here
+from gateway.store import Layout, Store, Unreachable, open_store, reading
+from skills.bundles import Cache
+
+T = TypeVar("T")
+
+ENGLISH: Final = "en"
+everywhere_option = click.option("--everywhere", is_flag=True, help="For the whole organisation.")
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """What a command works with, for one channel or the whole organisation."""
+
+    store: Store
+    acts: Acts
+    notes: NoteActs
+
+
+def do(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[T]]) -> T:
+    """Do something in a channel, or everywhere. Ends with a message for the operator where that can't be."""
+    key = key_of(loaded, channel) if channel else None
+
+    async def run() -> T:
+        async with opened(loaded, key) as there:
+            try:
+                return await work(there)
+            except Refusal as refusal:
+                raise Stop(plain(answers.refused(refusal, ENGLISH))) from None
+
+    try:
+        return asyncio.run(run())
+    except NoServer as error:
+        raise Stop(f"{error}.") from None
+    except Unreachable as error:
+        raise Stop(
+            f"Redis does not answer: {str(error).rstrip('.')}. Start it, or correct redis.url (REDIS_URL)."
+        ) from None
+    except ValueError as error:
+        raise Stop(f"What Redis holds about skills can't be read: {error}.") from None
+
+
+@asynccontextmanager
+async def opened(loaded: Loaded, key: ConversationKey | None) -> AsyncIterator[Open]:
+    """Raises `NoServer`, `Unreachable`."""
+    settings = loaded.settings
+    layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
+    store = open_store(redis_url(settings), layout, timeout_s=settings.redis.timeout_s)
+    try:
+        present = frozenset(name for name, value in environment().items() if value)
+        shelf = Shelf(store, Cache(settings.data / "skills"), rule=rule_of, present=present)
+        look: Callable[[], Awaitable[Here]] = (
+            partial(shelf.here, key, loaded) if key else partial(shelf.everywhere, loaded)
+        )
+        with reading():
+            seconds, microseconds = await store.redis.time()
+        by = By(f"cli {secrets.token_hex(12)}", seconds * 1_000 + microseconds // 1_000, look=look)
+        acts = Acts(shelf, settings.skills, by)
+        yield Open(store, acts, NoteActs(acts, Notes(store)))
+    finally:
+        await store.close()
+
+
+def key_of(loaded: Loaded, channel: str) -> ConversationKey:
+    """The channel that an operator names."""
+    connection, _, name = channel.partition("/")
+    there = sorted({PAGE[0], *loaded.settings.connections})
+    if connection not in there:
+        close = nearest(connection, there)
+        hint = f"did you mean {close}?" if close else f"there are: {', '.join(there)}."
+        raise Stop(f"--channel: there is no connection {connection!r}; {hint}")
+    try:
+        return ConversationKey(connection, name)
+    except ValueError:
+        raise Stop(f"--channel: wanted is CONNECTION/CHANNEL, such as {connection}/C0123; {channel!r} came.") from None
+
+
+def one_place(channel: str | None, everywhere: bool) -> None:
+    if (channel is None) != everywhere:
+        raise click.UsageError("Give either --channel CONNECTION/CHANNEL or --everywhere.")
+
+
+def plain(markdown: str) -> str:
+    """As it stands in a terminal."""
+    return markdown.replace("`", "")
+
+
+def tell(markdown: str) -> None:
+    click.echo(plain(markdown))
+
+
+# ---- what `skills list` and `skills show` ask with --channel ----
+
+
+def listed(loaded: Loaded, channel: str) -> tuple[list[Row], Sequence[str], str]:
+    """Rows, what is behind others, and the figures of a channel."""
+
+    async def work(there: Open) -> tuple[list[Row], Sequence[str], str]:
+        here, _ = await there.acts.may("skill list")
+        rows = rows_here(here, ENGLISH, unlisted=True)
+        figures = (
+            f"{len(here.catalogue.skills)} of {len(rows)} skills in force in {here.room} (profile {here.profile.name})."
+        )
+        return rows, behind_here(here.library, ENGLISH), figures
+
+    return do(loaded, channel, work)
+
+
+def shown(loaded: Loaded, channel: str, name: str) -> Shown:
+    return do(loaded, channel, lambda there: there.acts.show(name))
+
+
+# ---- switches, trust, bundles ----
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@channel_option
+@everywhere_option
+@pass_loaded
+def on(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None:
+    """Switch a skill on. Off for the whole organisation beats on in a channel."""
+    _switch(loaded, name, channel, everywhere, is_on=True)
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@channel_option
+@everywhere_option
+@pass_loaded
+def off(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None:
+    """Switch a skill off. It stays off over restarts, new versions, and when its folder goes and comes back."""
+    _switch(loaded, name, channel, everywhere, is_on=False)
+
+
+def _switch(loaded: Loaded, name: str, channel: str | None, everywhere: bool, *, is_on: bool) -> None:
+    one_place(channel, everywhere)
+
+    async def work(there: Open) -> str:
+        done = await there.acts.switch(name, "on" if is_on else "off")
+        return answers.switched(done, await there.acts.by.look(), ENGLISH)
+
+    tell(do(loaded, channel, work))
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@click.argument("digits", metavar="[DIGITS]", default="")
+@click.option("--channel", metavar="CONNECTION/CHANNEL", required=True, help=CHANNEL_HELP)
+@pass_loaded
+def trust(loaded: Loaded, name: str, digits: str, channel: str) -> None:
+    """Trust exactly the bytes of a bundle that was added to a channel. Look at them first: `skills show --channel`.
+
+    With the first digits of the hash it is trusted only if it is that one.
+    """
+
+    async def work(there: Open) -> str:
+        done = await there.acts.trust(name, digits)
+        return answers.trusted(done, await there.acts.by.look(), ENGLISH)
+
+    tell(do(loaded, channel, work))
+
+
+@click.command()
+@click.argument("file", metavar="ZIP", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@channel_option
+@everywhere_option
+@pass_loaded
+def add(loaded: Loaded, file: Path, channel: str | None, everywhere: bool) -> None:
+    """Add the skill in a zip: to a channel, where it has to be trusted, or for the whole organisation.
+
+    SKILL.md lies at the top of the zip, or in its one folder, whose name is the id then.
+    """
+    one_place(channel, everywhere)
+
+    async def work(there: Open) -> str:
+        done = await there.acts.add(file.name, file.read_bytes())
+        return answers.added(done, await there.acts.by.look(), ENGLISH)
+
+    tell(do(loaded, channel, work))
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@channel_option
+@everywhere_option
+@pass_loaded
+def remove(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None:
+    """Take away a skill that was added. Its switch and its trust are kept."""
+    one_place(channel, everywhere)
+
+    async def work(there: Open) -> str:
+        done = await there.acts.remove(name)
+        return answers.removed(done, await there.acts.by.look(), ENGLISH)
+
+    tell(do(loaded, channel, work))
+
+
+@click.command()
+@channel_option
+@pass_loaded
+def reload(loaded: Loaded, channel: str | None) -> None:
+    """Have a running gateway look at the folders of skills, and say what is otherwise than at the last reload.
+
+    With --channel, figures and list are those of that channel.
+    """
+
+    async def work(there: Open) -> str:
+        return answers.reloaded(await there.acts.reload(), ENGLISH)
+
+    tell(do(loaded, channel, work))
+
+
+# ---- notes ----
+
+
+@click.command()
+@click.argument("code")
+@click.option("--channel", metavar="CONNECTION/CHANNEL", required=True, help=CHANNEL_HELP)
+@pass_loaded
+def approve(loaded: Loaded, code: str, channel: str) -> None:
+    """Accept a note that waits."""
+    _note(loaded, channel, lambda notes: notes.approve(code), "approved")
+
+
+@click.command()
+@click.argument("code")
+@click.option("--channel", metavar="CONNECTION/CHANNEL", required=True, help=CHANNEL_HELP)
+@pass_loaded
+def reject(loaded: Loaded, code: str, channel: str) -> None:
+    """Refuse a note that waits: nothing of it is kept."""
+    _note(loaded, channel, lambda notes: notes.reject(code), "rejected")
+
+
+@click.group()
+def notes() -> None:
+    """What was written back to skills: list, show, revert, expire, promote.
+
+    Codes that begin with A are of notes that hold in all channels; for them, --channel can be left out.
+    """
+
+
+@notes.command("list")
+@channel_option
+@pass_loaded
+def notes_list(loaded: Loaded, channel: str | None) -> None:
+    """List the notes of a channel, those that wait first, and those of all channels."""
+    tell(answers.notes_listed(do(loaded, channel, lambda there: there.notes.list()), ENGLISH))
+
+
+@notes.command("show")
+@click.argument("code")
+@channel_option
+@pass_loaded
+def notes_show(loaded: Loaded, code: str, channel: str | None) -> None:
+    """Show the text of a note, hidden characters named."""
+    click.echo(answers.note_shown(do(loaded, channel, lambda there: there.notes.show(code)), ENGLISH))
+
+
+@notes.command("revert")
+@click.argument("code")
+@channel_option
+@pass_loaded
+def notes_revert(loaded: Loaded, code: str, channel: str | None) -> None:
+    """Take a note back. What it had overwritten is read again."""
+    _note(loaded, channel, lambda notes: notes.revert(code), "reverted")
+
+
+@notes.command("expire")
+@click.argument("code")
+@click.argument("when")
+@channel_option
+@pass_loaded
+def notes_expire(loaded: Loaded, code: str, when: str, channel: str | None) -> None:
+    """Let a note end: WHEN is `now`, `never`, a span such as 7d or 12h, or a day such as 2027-01-31."""
+
+    async def work(there: Open) -> str:
+        zone = (await there.acts.by.look()).profile.timezone
+        return answers.note_ends(await there.notes.expire(code, when), zone, ENGLISH)
+
+    tell(do(loaded, channel, work))
+
+
+@notes.command("promote")
+@click.argument("code")
+@click.option("--channel", metavar="CONNECTION/CHANNEL", required=True, help=CHANNEL_HELP)
+@pass_loaded
+def notes_promote(loaded: Loaded, code: str, channel: str) -> None:
+    """Let a note of a channel hold in all channels, under a new code."""
+    _note(loaded, channel, lambda notes: notes.promote(code), "promoted")
+
+
+def _note(loaded: Loaded, channel: str | None, act: Callable[[NoteActs], Awaitable[Any]], what: str) -> None:
+    note = do(loaded, channel, lambda there: act(there.notes))
+    tell(answers.note_done(what, note, ENGLISH))

@@ -1,0 +1,76 @@
+"""The audit log, read: who changed what about skills where, what it was before, and which rule allowed or refused it.
+
+Each line is written by the script that makes the change, so that there is no change without its line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.store import Store, reading
+
+PAGE: Final = 500
+"""Lines that are read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that happened."""
+
+    id: str
+    """As Redis numbers it; later ones are greater."""
+    at_ms: int
+    """By Redis's clock."""
+    who: str
+    """`connection/id`, or `operator`; empty: the model."""
+    channel: str
+    """`connection/channel`; empty for the whole organisation."""
+    what: str
+    """`skill off`, `note save`; with `refused` at its end nothing was changed."""
+    thing: str
+    rule: str
+    before: str
+    """As it was stored; empty for nothing."""
+    after: str
+
+
+async def read(store: Store, *, channels: Collection[str] = (), most: int = 50) -> list[Line]:
+    """The latest lines, the oldest of them first; with `channels` only theirs. Raises `Unreachable`."""
+    key = f"{store.layout.skills_root}:audit"
+    found: list[Line] = []
+    end = "+"
+    while len(found) < most:
+        with reading():
+            page: Any = await store.redis.xrevrange(key, max=end, count=PAGE)
+        lines = [_line(id_.decode(), fields) for id_, fields in page]
+        found += [one for one in lines if not channels or one.channel in channels]
+        if len(page) < PAGE:
+            break
+        end = f"({lines[-1].id}"
+    return found[:most][::-1]
+
+
+def _line(id_: str, fields: dict[bytes, bytes]) -> Line:
+    said = json.loads(fields[b"said"])
+    told = (str(said.get(name, "")) for name in ("who", "channel", "what", "thing", "rule"))
+    change = (fields.get(name, b"").decode("utf-8", "replace") for name in (b"before", b"after"))
+    return Line(id_, int(id_.partition("-")[0]), *told, *change)
+
+
+def short(stored: str) -> str:
+    """A decision in a word: which way it was switched, or the first digits of a bundle."""
+    try:
+        read: Any = json.loads(stored)
+    except ValueError:
+        return stored
+    match read:
+        case {"to": str(to)}:
+            return to
+        case {"bundle": str(bundle)}:
+            return bundle[:12]
+        case {"by": str()}:
+            return "yes"
+    return stored

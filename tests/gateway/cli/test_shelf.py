@@ -1,0 +1,191 @@
+"""`deskmate skills` where it changes what is in force, and `deskmate audit`: as an operator types them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.cli import deskmate
+from gateway.store import Layout, Store
+from tests.gateway.commands.world import DEV, MAX, OPS, World, skill_md, zipped
+from tests.skills.test_library import write
+
+CONNECTIONS = """\
+redis: {{url: $REDIS_URL, key_prefix: {prefix}}}
+connections:
+  slack-main: {{platform: slack, signing_secret: $SECRET, bot_token: $SECRET}}
+"""
+
+
+@pytest.fixture
+async def world(store: Store, layout: Layout, tmp_path: Path) -> World:
+    made = World(store, tmp_path, settings=CONNECTIONS.format(prefix=layout.prefix))
+    await made.packer.step()
+    (tmp_path / "checklist.zip").write_bytes(zipped({"SKILL.md": skill_md("checklist", body="Look\u200b.\n")}))
+    return made
+
+
+class Typed:
+    """What an operator types, against the world's Redis."""
+
+    def __init__(self, world: World, redis_url: str) -> None:
+        self._world = world
+        self._env = {"REDIS_URL": redis_url, "SECRET": "xoxb-s3cret"}
+
+    async def __call__(self, *words: str) -> str:
+        """What comes back where all goes well."""
+        said = await self.run(*words)
+        assert said.exit_code == 0, said.output
+        return said.output
+
+    async def fails(self, *words: str) -> str:
+        said = await self.run(*words)
+        assert said.exit_code != 0
+        assert said.exception is None or isinstance(said.exception, SystemExit), said.exception
+        return said.output
+
+    async def run(self, *words: str) -> Result:
+        arguments = ["--config", str(self._world.folder / "deskmate.yaml"), *words]
+        return await asyncio.to_thread(CliRunner().invoke, deskmate, arguments, env=self._env)
+
+
+@pytest.fixture
+def typed(world: World, redis_url: str) -> Typed:
+    return Typed(world, redis_url)
+
+
+HERE = ("--channel", "slack-main/C-DEV")
+
+
+async def test_a_switch_holds_for_one_channel_or_for_all(world: World, typed: Typed) -> None:
+    assert "web-access is off in slack-main/C-DEV" in await typed("skills", "off", "WEB-access", *HERE)
+    assert await world.ids(DEV) == ["skill-writing"]
+    assert await world.ids(OPS) == ["skill-writing", "web-access"]
+    assert "whole organisation" in await typed("skills", "off", "skill-writing", "--everywhere")
+    assert await world.ids(OPS) == ["web-access"]
+    assert "whole organisation" in await typed.fails("skills", "on", "skill-writing", *HERE)
+    await typed("skills", "on", "skill-writing", "--everywhere")
+    await typed("skills", "on", "web-access", *HERE)
+    assert await world.ids(DEV) == ["skill-writing", "web-access"]
+
+
+async def test_a_bundle_is_added_shown_trusted_and_removed(world: World, typed: Typed) -> None:
+    zip_ = str(world.folder / "checklist.zip")
+    assert "not trusted yet" in await typed("skills", "add", zip_, *HERE)
+    shown = await typed("skills", "show", "checklist", *HERE)
+    assert "Look<U+200B>." in shown
+    trust = re.search(r"deskmate (skills trust checklist [0-9a-f]{12}) --channel", shown)
+    assert trust
+    assert "no" in (await typed("skills", "list", "--width", "100", *HERE)).partition("checklist")[2]
+    assert "is trusted in slack-main/C-DEV" in await typed(*trust[1].split(), *HERE)
+    assert "checklist" in await world.ids(DEV)
+    assert "checklist" not in await world.ids(OPS)
+    assert "taken away" in await typed("skills", "remove", "checklist", *HERE)
+    assert "checklist" not in await world.ids(DEV)
+
+
+async def test_a_bundle_for_all_is_in_force_at_once_and_no_channel_takes_it_away(world: World, typed: Typed) -> None:
+    await typed("skills", "add", str(world.folder / "checklist.zip"), "--everywhere")
+    for key in (OPS, DEV):
+        assert "checklist" in await world.ids(key)
+    assert "for the whole organisation" in await world.told("/skill remove checklist")
+    await typed("skills", "remove", "checklist", "--everywhere")
+    assert "checklist" not in await world.ids(OPS)
+
+
+async def test_the_list_of_a_channel_is_what_redis_says(world: World, typed: Typed) -> None:
+    write(world.org, "standup")
+    await world.say("/skill off web-access", key=DEV)
+    told = await typed("skills", "list", "--width", "100", *HERE)
+    assert "standup" not in told, "it lies on this machine, and nobody has published it"
+    assert "off in this channel" in told.partition("web-access")[2]
+    assert "1 of 2 skills in force in slack-main/C-DEV (profile default)" in told
+
+
+async def test_a_reload_needs_a_gateway_and_says_what_it_found(world: World, typed: Typed) -> None:
+    write(world.org, "standup")
+
+    async def pack() -> None:
+        while True:
+            await world.packer.step()
+            await asyncio.sleep(0.01)
+
+    packing = asyncio.create_task(pack())
+    told = await typed("skills", "reload")
+    packing.cancel()
+    assert "standup: org, new" in told
+    assert "3 of 3 skills on" in told
+
+
+async def test_notes_are_decided_on_and_promoted(world: World, typed: Typed) -> None:
+    code, other = await world.note("First", DEV), await world.note("Sec\u200bond", DEV)
+    listed = await typed("skills", "notes", "list", *HERE)
+    assert code in listed
+    assert "Sec<U+200B>ond" in await typed("skills", "notes", "show", other, *HERE)
+    assert "counts from now on" in await typed("skills", "approve", code, *HERE)
+    assert "was refused" in await typed("skills", "reject", other, *HERE)
+    promoted = re.search(r"as (A\w+)\.", await typed("skills", "notes", "promote", code, *HERE))
+    assert promoted
+    assert len(await world.notes.read(OPS.channel_id, "web-access", "references/x.md")) == 1
+    assert "only the operator" in await world.told(f"/skill notes revert {promoted[1]}")
+    assert promoted[1] in await typed("skills", "notes", "list")
+    assert "ends on 2099-01-31 00:00" in await typed("skills", "notes", "expire", promoted[1], "2099-01-31")
+    assert "no time" in await typed.fails("skills", "notes", "expire", promoted[1], "soon")
+    assert "taken back" in await typed("skills", "notes", "revert", promoted[1])
+    assert await world.notes.read(OPS.channel_id, "web-access", "references/x.md") == ()
+
+
+async def test_the_audit_log_says_who_where_what_before_and_after(world: World, typed: Typed) -> None:
+    assert "Nothing is in the audit log" in await typed("audit")
+    await world.say("/skill off web-access", key=DEV)
+    await world.say("/skill on web-access", MAX, DEV)
+    await typed("skills", "on", "web-access", *HERE)
+    await typed("skills", "off", "skill-writing", "--everywhere")
+    await world.note("Text", DEV)
+    lines = (await typed("audit")).splitlines()
+    assert [re.split(" {2,}", line)[1:6] for line in lines[:4]] == [
+        ["slack-main/U-ANA", "slack-main/C-DEV", "skill off", "web-access", "– → off"],
+        ["slack-main/U-MAX", "slack-main/C-DEV", "skill on refused", "web-access", lines[1].rpartition("  ")[2]],
+        ["operator", "slack-main/C-DEV", "skill on", "web-access", "off → on"],
+        ["operator", "everywhere", "skill off", "skill-writing", "– → off"],
+    ]
+    assert "default.yaml line" in lines[1]
+    assert "(the command line)" in lines[2]
+    assert "note save" in lines[4]
+    assert len((await typed("audit", *HERE, "-n", "2")).splitlines()) == 2
+    stored = [json.loads(line) for line in (await typed("audit", "--json", *HERE)).splitlines()]
+    assert [one["what"] for one in stored] == ["skill off", "skill on refused", "skill on", "note save"]
+    assert json.loads(stored[0]["after"])["by"] == "slack-main/U-ANA"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("skills", "off", "web-access"), "either --channel CONNECTION/CHANNEL or --everywhere"),
+        (("skills", "off", "web-access", *HERE, "--everywhere"), "either --channel"),
+        (("skills", "off", "web-access", "--channel", "slak-main/C"), "did you mean slack-main?"),
+        (("skills", "off", "web-access", "--channel", "slack-main"), "such as slack-main/C0123"),
+        (("skills", "off", "web-acces", *HERE), "Perhaps web-access?"),
+        (("skills", "trust", "web-access", *HERE), "was not added to this channel"),
+        (("skills", "approve", "XXXX", *HERE), "There is no note XXXX"),
+    ],
+)
+async def test_what_can_not_be_done_is_told(typed: Typed, words: tuple[str, ...], told: str) -> None:
+    assert told in " ".join((await typed.fails(*words)).split())
+
+
+@pytest.mark.parametrize("words", [("skills", "off", "web-access", "--everywhere"), ("audit",)])
+async def test_without_redis_it_says_what_to_start(world: World, words: tuple[str, ...], unused_port: int) -> None:
+    typed = Typed(world, f"redis://127.0.0.1:{unused_port}/0")
+    assert "Redis does not answer" in await typed.fails(*words)
+
+
+async def test_help_teaches_how_a_channel_is_named(typed: Typed) -> None:
+    told = await typed("skills", "--help")
+    assert "`/skill list`" in told
+    assert "deskmate skills trust checklist" in told
