@@ -165,6 +165,9 @@ def test_two_folders_whose_names_count_as_the_same_are_not_both_in_force(tmp_pat
     found = org(tmp_path)
     assert names(found) == ["Report"]
     assert faults(found) == {"report": "same_id", "ｒｅｐｏｒｔ": "same_id"}
+    shutil.rmtree(tmp_path / "Report")
+    found = org(tmp_path, found)
+    assert (names(found), faults(found)) == (["report"], {"ｒｅｐｏｒｔ": "same_id"})
 
 
 def test_links_lead_only_to_folders_inside_the_roots_and_only_once(tmp_path: Path) -> None:
