@@ -7,7 +7,7 @@ whole in each of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -17,7 +17,7 @@ from gateway.phrases import say
 from skills import ids
 from skills.document import Head
 from skills.folders import Fault, Skill
-from skills.library import Catalogue, Library
+from skills.library import Catalogue, Library, Shadowed
 from skills.visible import visible
 
 Mark = Literal["●", "○", "✗"]
@@ -104,7 +104,7 @@ def _why_in(fault: Fault, language: str) -> str:
     return _one_line(say("skill.why.kept", language, reason=reason) if fault.kept else reason)
 
 
-def behind_here(library: Library, language: str) -> list[str]:
+def behind_here(shadowed: Iterable[Shadowed], language: str) -> list[str]:
     """A line for each skill that stands behind another of its id, in that language."""
     return [
         say(
@@ -116,7 +116,7 @@ def behind_here(library: Library, language: str) -> list[str]:
             other=one.skill.tier,
             old=version_of(one.skill),
         )
-        for one in library.shadowed
+        for one in shadowed
     ]
 
 

@@ -130,7 +130,7 @@ def listed(loaded: Loaded, channel: str) -> tuple[list[Row], Sequence[str], str]
         figures = (
             f"{len(here.catalogue.skills)} of {len(rows)} skills in force in {here.room} (profile {here.profile.name})."
         )
-        return rows, behind_here(here.library, ENGLISH), figures
+        return rows, behind_here(here.library.shadowed, ENGLISH), figures
 
     return do(loaded, channel, work)
 

@@ -246,7 +246,8 @@ class Acts:
             before = now = Snapshot((), (), ())
         here = await self.by.look()
         tokens = self.settings.index_max_tokens
-        laid_out = index.lay_out(here.catalogue, tokens, here.profile.order, here.profile.delivery)
+        profile = here.profile
+        laid_out = await asyncio.to_thread(index.lay_out, here.catalogue, tokens, profile.order, profile.delivery)
         return Reloaded(
             tuple(changes(before.in_force, now.in_force)),
             len(here.catalogue.skills),

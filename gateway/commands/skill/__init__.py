@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -106,8 +107,9 @@ def _no_such(name: str, near: str | None, language: str) -> str:
 
 async def _list(asked: _Asked) -> str:
     here, _ = await asked.acts.may("skill list")
-    unlisted = asked.acts.looks_after(here)
-    return listing.told(here, asked.language, asked.said.outside.capabilities, unlisted=unlisted)
+    chat, unlisted = asked.said.outside.capabilities, asked.acts.looks_after(here)
+    # There can be thousands, and others' turns go on meanwhile.
+    return await asyncio.to_thread(listing.told, here, asked.language, chat, *asked.words, unlisted=unlisted)
 
 
 async def _show(asked: _Asked) -> str:
@@ -200,7 +202,7 @@ async def _expire(asked: _Asked) -> str:
 
 
 SUBS: Final[Mapping[str, _Sub]] = {
-    "list": _Sub(_list),
+    "list": _Sub(_list, 0, 1),
     "show": _Sub(_show, 1, 2),
     "on": _Sub(_on, 1, 1),
     "off": _Sub(_off, 1, 1),

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from gateway.access import Here
 from gateway.markdown import MEASURES, Measure
 from gateway.phrases import say
 from gateway.platforms import Capabilities
 from gateway.skill_table import HEADINGS, behind_here, lay_out, rows_here
+from skills import ids
+
+ROWS_MAX: Final = 300
+"""More would be a flood of messages."""
 
 
-def told(here: Here, language: str, chat: Capabilities, *, unlisted: bool) -> str:
-    """Markdown. `unlisted`: with skills that the channel's profile does not list."""
-    rows = rows_here(here, language, unlisted=unlisted)
+def told(here: Here, language: str, chat: Capabilities, word: str = "", *, unlisted: bool) -> str:
+    """Markdown. `unlisted`: with skills that the channel's profile does not list. `word`: only ids that hold it."""
+    every = rows_here(here, language, unlisted=unlisted)
+    fits = ids.fitting([f"*{word}*"]).fullmatch
+    found = [row for row in every if fits(ids.key(row.id))]
+    rows = found[:ROWS_MAX]
     headings = ("", *(say(f"skill.list.{name}", language) for name in HEADINGS[1:]))
     pieces = lay_out(rows, chat.columns, headings) if rows else []
     is_table = bool(pieces) and len(pieces) > len(rows)
@@ -21,8 +29,11 @@ def told(here: Here, language: str, chat: Capabilities, *, unlisted: bool) -> st
     room = chat.text_limit * 4 // 5
     head, others = (pieces[0], pieces[1:]) if is_table else ("", pieces)
     blocks = [fenced(block) for block in _blocks(head, others, room, MEASURES[chat.limit_unit])]
-    last = [say("skill.list.count", language, on=len(here.catalogue.skills), total=len(rows), room=f"`{here.room}`")]
-    last += behind_here(here.library, language)
+    last = [say("skill.list.count", language, on=len(here.catalogue.skills), total=len(every), room=f"`{here.room}`")]
+    if len(rows) < len(found):
+        last.append(say("skill.list.cut", language, count=len(found) - len(rows)))
+    shown = {row.id for row in rows}
+    last += behind_here([one for one in here.library.shadowed if one.by.id in shown], language)
     if not unlisted and (rest := sum(not here.fits(key) for key in here.library.skills)):
         last.append(say("skill.list.unlisted", language, count=rest))
     return "\n\n".join([*blocks, "\n".join(f"- {line}" for line in last)])

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.access import NEEDS_ROLE
+from gateway.commands.skill import SUBS
 from gateway.shelf.shelf import Said as ShelfSaid
 from gateway.store import Store
 from tests.gateway.commands.world import ANA, DEV, LI, MAX, OPS, World, skill_md, zipped
@@ -150,6 +152,10 @@ async def test_who_may_what(world: World, command: str, actor: object) -> None:
         assert line["what"] == f"skill {' '.join(command.split()[: 2 if command.startswith('notes ') else 1])} refused"
         assert line["who"] == f"slack-main/{actor.id}"  # type: ignore[attr-defined]
         assert "default.yaml line" in line["rule"]
+
+
+def test_each_command_that_needs_a_role_is_one_of_the_chat_or_of_the_operators_alone() -> None:
+    assert set(NEEDS_ROLE) - {f"skill {name}" for name in SUBS} == {"skill notes promote"}
 
 
 async def test_a_refusal_that_is_run_again_is_one_line(world: World) -> None:
@@ -326,6 +332,15 @@ async def test_a_long_list_comes_in_blocks_cut_between_rows(world: World) -> Non
     assert sum(block.count("skill-number-") for block in blocks) == 60
 
 
+async def test_a_very_long_list_is_cut_and_a_word_narrows_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.commands.skill.listing.ROWS_MAX", 1)
+    assert "1 more are not shown" in await world.told("/skill list", MAX)
+    told = await world.told("/skill list WEB", MAX)
+    assert "web-access" in told
+    assert "skill-writing" not in told
+    assert "2 of 2 in force" in told
+
+
 async def test_what_the_profile_does_not_list_members_are_not_told(store: Store, tmp_path: Path) -> None:
     profile = (tmp_path, 'skills: ["web-*"]\nroles: {{admin: [slack-main/U-ANA]}}\nlanguage: {language}\n')
     world = World(store, tmp_path, profile=profile[1])
@@ -360,7 +375,7 @@ async def test_another_file_is_shown_to_who_looks_after_skills(world: World) -> 
 
 async def test_skill_alone_says_what_this_person_may_do(world: World) -> None:
     told = await world.told("/skill", MAX)
-    assert "`/skill list`" in told
+    assert "`/skill list [WORD]`" in told
     assert "`/skill off ID`" not in told.partition("need a role")[0]
     assert "`off`" in told.partition("need a role")[2]
     assert "`/skill off ID`" in await world.told("/skill", ANA)

@@ -1,0 +1,111 @@
+"""/skill notes, approve and reject in the chat."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.shelf.acts import Refusal
+from gateway.shelf.note_acts import until
+from tests.gateway.commands.world import ANA, DEV, LI, MAX, NOW_MS, OPS, World
+
+FILE = "references/x.md"
+
+
+async def read(world: World) -> list[str]:
+    return [note.text for note in await world.notes.read(OPS.channel_id, "web-access", FILE)]
+
+
+async def test_an_approved_note_counts_and_who_wrote_it_is_named(world: World) -> None:
+    code = await world.note("Click first.")
+    assert await read(world) == []
+    told = await world.told(f"/skill approve {code.lower()}", LI)
+    assert f"`{code}` of `Max`" in told
+    assert "`references/x.md` of `web-access`" in told
+    assert await read(world) == ["Click first."]
+    [_, line] = await world.audit()
+    assert (line["who"], line["channel"], line["what"]) == ("slack-main/U-LI", "slack-main/C-OPS", "note approve")
+    assert "roles.approver" in line["rule"]
+
+
+async def test_of_a_rejected_note_nothing_is_left_and_who_wrote_it_is_told(world: World) -> None:
+    code = await world.note("Click first.")
+    done = await world.say(f"/skill reject {code}", LI)
+    assert "`Max`" in done.text
+    assert "refused" in done.text
+    assert not done.is_private
+    assert await read(world) == []
+    assert "its state is `rejected`" in await world.told(f"/skill approve {code}", LI)
+
+
+async def test_a_reverted_note_is_read_no_more(world: World) -> None:
+    code = await world.note("Click first.", ask=False)
+    assert await read(world) == ["Click first."]
+    assert "taken back" in await world.told(f"/skill notes revert {code}")
+    assert await read(world) == []
+
+
+@pytest.mark.parametrize(
+    ("when", "told"),
+    [
+        ("now", "has ended"),
+        ("2099-01-31", "ends on 2099-01-31 00:00 Asia/Shanghai"),
+        ("never", "no end"),
+        ("2099-02-30", "is no time"),
+    ],
+)
+async def test_a_note_is_given_an_end(world: World, when: str, told: str) -> None:
+    code = await world.note("Click first.", ask=False)
+    assert told in await world.told(f"/skill notes expire {code} {when}")
+    assert await read(world) == ([] if when == "now" else ["Click first."])
+
+
+@pytest.mark.parametrize(
+    ("when", "milliseconds"),
+    [("now", 0), ("90m", 5_400_000), ("12H", 43_200_000), ("7d", 604_800_000), ("2 w", 1_209_600_000)],
+)
+def test_a_span_is_counted_from_now(when: str, milliseconds: int) -> None:
+    assert until(when, NOW_MS, "Asia/Shanghai") == NOW_MS + milliseconds
+
+
+@pytest.mark.parametrize("when", ["tomorrow", "7", "-7d", "99999d", "2099-2-3", "1e9d", ""])
+def test_what_is_no_time_is_refused(when: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        until(when, NOW_MS, "Asia/Shanghai")
+    assert caught.value.kind == "when"
+
+
+async def test_notes_are_listed_and_the_text_of_one_that_waits_is_for_those_who_look_after_skills(world: World) -> None:
+    waiting, kept = await world.note("Wa\u200bits."), await world.note("Counts.", ask=False)
+    listed = await world.told("/skill notes", MAX)
+    assert listed.index(waiting) < listed.index(kept)
+    assert "its" not in listed.replace("waits", "")
+    assert "waits for approval" in await world.told(f"/skill notes show {waiting}", MAX)
+    for actor in (ANA, LI):
+        assert "Wa<U+200B>its." in await world.told(f"/skill notes show {waiting}", actor)
+    assert "Counts." in await world.told(f"/skill notes show {kept}", MAX)
+    assert "no notes here" in await world.told("/skill notes", MAX, DEV)
+
+
+async def test_another_channels_note_is_none(world: World) -> None:
+    code = await world.note("Click first.")
+    for command in (f"notes show {code}", f"approve {code}", f"reject {code}"):
+        assert f"no note `{code}` here" in await world.told(f"/skill {command}", LI, DEV)
+    assert await read(world) == []
+
+
+async def test_where_what_it_replaces_has_changed_the_difference_of_now_is_shown_first(world: World) -> None:
+    code = await world.note("New.", overwrite=True)
+    await world.note("In between.", ask=False)
+    told = await world.told(f"/skill approve {code}", LI)
+    assert "have changed" in told
+    assert "- In between." in told
+    assert await read(world) == ["In between."]
+    assert "counts from now on" in await world.told(f"/skill approve {code}", LI)
+    assert await read(world) == ["New."]
+
+
+async def test_a_decision_that_is_run_again_is_the_same(world: World) -> None:
+    code = await world.note("Click first.")
+    first = await world.told(f"/skill approve {code}", LI, turn="t")
+    assert await world.told(f"/skill approve {code}", LI, turn="t") == first
+    assert [one["what"] for one in await world.audit()] == ["note save", "note approve"]
