@@ -29,7 +29,17 @@ Act = Literal["load", "read", "note", "run"]
 """`load` its text, `read` one of its files or notes, write a `note` to it, `run` its program."""
 
 Reason = Literal[
-    "allowed", "profile", "unreadable", "off_everywhere", "off_here", "not_on", "untrusted", "needs", "gone", "role"
+    "allowed",
+    "profile",
+    "unreadable",
+    "off_everywhere",
+    "off_here",
+    "not_on",
+    "needs",
+    "untrusted",
+    "changed",
+    "gone",
+    "role",
 ]
 
 NEEDS_ROLE: Final[Mapping[str, Role]] = {
@@ -70,7 +80,18 @@ class CommandUse:
     name: str
 
 
-Thing = SkillUse | ToolUse | CommandUse
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Something of a skill that a conversation holds: a text that guides, or a file of it as data."""
+
+    id: str
+    tier: str
+    bundle: str
+    """What it came from, by its hash."""
+    is_guidance: bool
+
+
+Thing = SkillUse | Kept | ToolUse | CommandUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +143,8 @@ class Here:
     def catalogue(self) -> Catalogue:
         """What may be loaded here."""
         profile, library = self.profile, self.library
-        alike = (tuple(profile.skills), tuple(profile.program_env), self.org.revision, self.own.revision)
+        own = (self.channel_id, self.own.revision) if self.own.revision != "0" else ()
+        alike = (tuple(profile.skills), tuple(profile.program_env), self.org.revision, own)
         if alike not in self.catalogues:
             allowed = {
                 key: skill
@@ -168,6 +190,9 @@ def may(actor: Actor | None, here: Here, thing: Thing) -> Verdict:
     match thing:
         case SkillUse():
             return _skill(here, thing)
+        case Kept(id=name):
+            reason = _kept(here, thing)
+            return Verdict(reason == "allowed", reason, f"{name} in {here.room}: {reason}")
         case ToolUse(name):
             listed = name == READ_ON or COMES_WITH.get(name, name) in here.profile.tools
             return Verdict(listed, "allowed" if listed else "profile", here.rule("tools", name))
@@ -219,6 +244,29 @@ def _reason(here: Here, use: SkillUse) -> Reason:
     return "allowed"
 
 
+def _kept(here: Here, kept: Kept) -> Reason:
+    """A text of the channel's tier is held to the bytes that are trusted now, whatever else has its id. What is data stays
+    data, whoever trusts it. An older version of a skill that is trusted stays until it is replaced.
+    """
+    if not here.is_readable:
+        return "unreadable"
+    skill = here.library.skills.get(ids.key(kept.id)) or here.waiting.get(ids.key(kept.id))
+    if skill is None:
+        return "gone"
+    reason = _reason(here, SkillUse(skill, "load"))
+    if reason not in {"allowed", "untrusted"} or not kept.is_guidance:
+        return "allowed" if reason == "untrusted" else reason
+    if reason == "untrusted":
+        return "untrusted" if skill.hash == kept.bundle else "changed"
+    if kept.tier == CHANNEL:
+        there = here.own.installed.get(ids.skeleton(kept.id))
+        if there is None:
+            return "gone"
+        if not here.own.trusts(kept.id, there.bundle):
+            return "untrusted" if there.bundle == kept.bundle else "changed"
+    return "allowed"
+
+
 def _switched(here: Here, skill: Skill) -> Reason:
     """Off for the organisation beats all; else the channel's switch, else the organisation's, else the setting."""
     if not here.is_readable:
@@ -251,5 +299,5 @@ def _rule(here: Here, use: SkillUse, reason: Reason) -> str:
             return here.unmet(skill, here.profile) or ""
         case "untrusted":
             return f"nobody has said that {skill.id} {skill.hash[:8]} is trusted in {here.room}"
-        case "gone":
+        case "gone" | "changed":
             return f"{skill.id} {skill.hash[:8]} is not what was added to {here.room} last"

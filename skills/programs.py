@@ -90,7 +90,7 @@ class Programs:
     async def lay_out(self, skill: Skill) -> Path:
         """The folder with this very version of a program. Raises `ProgramFailed` where it is nowhere any more.
 
-        Called when a turn begins, so that its calls run what it was offered, whatever is saved meanwhile.
+        Of a turn that runs it is here already: its calls run what it was offered, whatever is saved meanwhile.
         """
         return await asyncio.to_thread(self._lay_out, skill)
 

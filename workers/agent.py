@@ -16,6 +16,7 @@ from gateway import counts
 from gateway.access import Here
 from gateway.commands import command_of
 from gateway.conversation.claim import Leaving
+from gateway.conversation.mailbox import event_of
 from gateway.conversation.records import Record
 from gateway.events import Event
 from gateway.logs import log
@@ -321,7 +322,7 @@ def talk_of(inbox: Sequence[bytes]) -> list[bytes]:
     """The members that are talk and no command, up to the first command: commands keep their place in line."""
     members = []
     for member in inbox:
-        if not is_talk(member[13:]):
+        if not is_talk(event_of(member)):
             break
         members.append(member)
     return members

@@ -1,6 +1,6 @@
 """The desk: how a worker attends to one conversation that it has claimed.
 
-The order is always the same, for a first run and for a takeover: unsent rows, then the open turn from its last record,
+The order is always the same, for a first run and for a takeover: the open turn from its last record; else unsent rows,
 then control, then the inbox. At last the claim is given back, in the script that looks for more.
 """
 
@@ -19,7 +19,7 @@ from config.watching import Watched
 from gateway.commands import Done, Outside, Said, command_of, find
 from gateway.conversation.claim import Claim, Claimed, Lost
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.mailbox import Mailbox, Stored
+from gateway.conversation.mailbox import Mailbox, Stored, event_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
@@ -89,7 +89,7 @@ class Desk:
             turn = Turn(self.mailbox, claim, stored, profile, stored.turn)
             await self._find_live(turn, stored.rows)
         elif stored.control or stored.inbox:
-            raw = stored.control[0] if stored.control else stored.inbox[0][13:]
+            raw = stored.control[0] if stored.control else event_of(stored.inbox[0])
             turn = begin(self.mailbox, claim, stored, profile, readable(raw, stored.key))
             await turn.take(() if stored.control else stored.inbox[:1], stored.control[:1])
         else:
@@ -125,7 +125,7 @@ class Desk:
         if stored.control or stored.inbox:
             members = talk_of(stored.inbox) if stored.control else chosen(stored.inbox, profile.queue)
             try:
-                first = Event.load(stored.control[0] if stored.control else members[0][13:])
+                first = Event.load(stored.control[0] if stored.control else event_of(members[0]))
             except ValueError as error:
                 await self.bury(claim, f"unreadable: {error}")
                 return
@@ -258,9 +258,9 @@ def chosen(inbox: Sequence[bytes], queue: Queue) -> list[bytes]:
     if queue.mode != "followup":
         return talk
     together = talk[:1]
-    before = Event.load(talk[0][13:])
+    before = Event.load(event_of(talk[0]))
     for member in talk[1:]:
-        event = Event.load(member[13:])
+        event = Event.load(event_of(member))
         if event.actor.id != before.actor.id or event.at_ms - before.at_ms > queue.gather_ms:
             break
         together.append(member)

@@ -100,8 +100,8 @@ async def _first_snapshot(shelf: Shelf, packer: Packer) -> None:
     Raises `NotADirectoryError`, `Unreachable`.
     """
     while (await shelf.look()).number == 0:
-        await packer.step()
-        await asyncio.sleep(0)
+        if not await packer.step():
+            await asyncio.sleep(PAUSE_S)  # another worker is at it
 
 
 def _set(variables: Mapping[str, str]) -> frozenset[str]:

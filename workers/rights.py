@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from config.watching import Watched
-from gateway.access import CHANNEL, Here, SkillUse, ToolUse, may, person_of
+from gateway.access import Here, Kept, Reason, may, person_of
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor
 from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
 from gateway.shelf.stock import Gone
-from skills import ids
 from skills.bundles import BrokenBundle
 from skills.folders import Skill
 from skills.library import Library
@@ -34,39 +35,31 @@ class Rights:
         """What holds at this moment. Raises `Unreachable`."""
         return (await self.shelf.here(self.key, await self.watched.current())).over(self.library)
 
-    async def at_hand(self, skill: Skill) -> Skill:
+    async def at_hand(self, skill: Skill) -> None:
         """See `Call.at_hand`."""
         try:
-            return await self.shelf.at_hand(skill)
+            await self.shelf.stock.at_hand(skill)
         except (Gone, BrokenBundle) as error:
             raise ToolError(f"{error}. Go on without it.") from error
         except OSError as error:
             raise ToolError(f"{skill.id} can't be laid out here: {error.strerror}. Go on without it.") from error
 
-    async def refused(self, actor: Actor | None, here: Here, tool: str) -> None:
-        """Note a call that the profile does not allow. Raises `Unreachable`."""
-        verdict = may(actor, here, ToolUse(tool))
-        if verdict.reason == "profile":
-            who = person_of(here.room, actor) if actor else ""
-            await self.shelf.note(who, here.room, "tool refused", tool[:100], verdict.rule)
+    async def refused(self, actor: Actor | None, here: Here, tool: str, rule: str) -> None:
+        """Note a call that a rule forbids. Raises `Unreachable`."""
+        who = person_of(here.room, actor) if actor else ""
+        await self.shelf.note(who, here.room, "tool refused", tool[:100], rule)
 
 
 def why_withheld(here: Here, held: Held) -> Why | None:
     """Why something of a skill that is in context may no longer be sent, if it may not."""
-    if not here.is_readable:
-        return "unsure"
-    skill = here.library.skills.get(ids.key(held.id)) or here.waiting.get(ids.key(held.id))
-    verdict = may(None, here, SkillUse(skill, "load")) if skill else None
-    if verdict is None:
-        return "gone"
-    if not verdict.allowed:
-        return "off"
-    if verdict.as_data and held.is_guidance:
-        return "untrusted" if skill and skill.hash == held.bundle else "changed"
-    if held.tier == CHANNEL:
-        there = here.own.installed.get(ids.skeleton(held.id))
-        if there is None:
-            return "gone"
-        if not here.own.trusts(held.id, there.bundle):
-            return "untrusted" if there.bundle == held.bundle else "changed"
-    return None
+    verdict = may(None, here, Kept(held.id, held.tier, held.bundle, held.is_guidance))
+    return None if verdict.allowed else _WHY.get(verdict.reason, "off")
+
+
+_WHY: Final[Mapping[Reason, Why]] = {
+    "unreadable": "unsure",
+    "untrusted": "untrusted",
+    "changed": "changed",
+    "gone": "gone",
+}
+"""What else there is amounts to the skill being off."""

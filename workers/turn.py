@@ -11,7 +11,7 @@ from typing import Any, Literal
 from config.profiles import Profile
 from config.settings import Language
 from gateway.conversation.claim import Claim
-from gateway.conversation.mailbox import Mailbox, Stored
+from gateway.conversation.mailbox import Mailbox, Stored, event_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event, ReplyHandle
@@ -106,7 +106,7 @@ class Turn:
     async def take(self, members: Sequence[bytes] = (), control: Sequence[bytes] = (), *also: Record) -> None:
         """Move waiting events into this turn, `also` after them. Raises `Lost`."""
         await self.mailbox.take(self.claim, self.state, members=members, control=len(control), records=also)
-        events = [*control, *(member[13:] for member in members)]
+        events = [*control, *(event_of(member) for member in members)]
         self.stored.history.extend(
             Record("event", self.now_ms(), {"turn": self.id, "event": read_event(event)}) for event in events
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gateway.access import Here, SkillUse, ToolUse, may
+from gateway.access import Here, SkillUse, may
 from gateway.commands import Done, Said
 from gateway.commands.skill.answers import quoted
 from gateway.conversation.records import Record
@@ -24,7 +24,7 @@ async def run(said: Said) -> Done:
     if not turn:
         return Done(say("why.nothing", said.language))
     here = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
-    lines = list(_loaded(turn, said.language)) + list(_tools(turn, here, said.language))
+    lines = list(_loaded(turn, said.language)) + list(_tools(turn, said.language))
     if not any(one.type == "tool_result" and _is_about_skills(one, here) for one in turn):
         lines.append(say("why.by_itself", said.language))
         lines += _could(here, said.language)
@@ -59,7 +59,7 @@ def _loaded(turn: Sequence[Record], language: str) -> Iterator[str]:
             yield say("why.loaded", language, id=quoted(one.data["id"]), tier=one.data["tier"])
 
 
-def _tools(turn: Sequence[Record], here: Here, language: str) -> Iterator[str]:
+def _tools(turn: Sequence[Record], language: str) -> Iterator[str]:
     for one in turn:
         if one.type != "tool_result":
             continue
@@ -67,7 +67,7 @@ def _tools(turn: Sequence[Record], here: Here, language: str) -> Iterator[str]:
         what = quoted(name if shown == name else f"{name} {shown}")
         if not one.data.get("error"):
             yield say("why.ran", language, tool=what)
-        elif rule := one.data.get("rule") or _rule_against(here, name):
+        elif rule := one.data.get("rule"):
             yield say("why.refused", language, tool=what, rule=quoted(rule))
         else:
             yield say("why.error", language, tool=what, reason=quoted(one.data["text"][:200]))
@@ -75,13 +75,6 @@ def _tools(turn: Sequence[Record], here: Here, language: str) -> Iterator[str]:
 
 def _is_about_skills(record: Record, here: Here) -> bool:
     return record.data["name"] == "load_skill" or _program(here, record.data["name"]) is not None
-
-
-def _rule_against(here: Here, tool: str) -> str:
-    """What forbids this tool here, as things are now."""
-    skill = _program(here, tool)
-    verdict = may(None, here, SkillUse(skill, "run") if skill else ToolUse(tool))
-    return "" if verdict.allowed else verdict.rule
 
 
 def _program(here: Here, tool: str) -> Skill | None:

@@ -28,6 +28,8 @@ from gateway.conversation.records import History, Record
 from gateway.store import Refused, Script, Store, Unreachable, reading, script_of
 
 SCHEMA: Final = 1
+SEQ_DIGITS: Final = 12
+"""In front of each member of the inbox, so that they sort by it."""
 RETRY_PAUSE_S: Final = 0.2
 WORKER_SEEN_MS: Final = 5_000
 NUDGE_WAIT_S: Final = 1.0
@@ -62,6 +64,11 @@ class Stored:
     inbox: list[bytes]
     """Members, oldest first: `<seq 12 digits>:<event>`."""
     control: list[bytes]
+
+
+def event_of(member: bytes) -> bytes:
+    """The event (JSON) of a member of the inbox."""
+    return member[SEQ_DIGITS + 1 :]
 
 
 def dedupe_hash(dedupe_key: str) -> bytes:

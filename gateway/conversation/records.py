@@ -24,11 +24,11 @@ class Record:
     `call`         step, turn: about to ask the model
     `answer`       step, content (blocks as the API gave them), stop_reason, usage, model, bad_inputs
     `tool_start`   step, id, name: about to run this tool
-    `tool_result`  step, id, name, shown, text, error, untrusted, mark (the random word that encloses it), note
+    `tool_result`  step, id, name, shown, text, error, rule (that forbade it), untrusted, mark (the random word that encloses it), note
                    (our own words in front of that), skill, bundle (whose file it holds)
     `skill`        id, tier, hash (of the body), bundle, offset, characters, bytes, replaces, delivery, call (the tool_use
                    it answers), tools (that alone may be used beside it), lead, text (of the body), rest: guidance
-    `withheld`     ids, why (off, untrusted, changed, unloaded), turn: nothing of these skills before this is sent
+    `withheld`     ids, why (off, unsure, untrusted, changed, gone, unloaded), turn: nothing of these skills before this is sent
     `result`       id, from, text: the whole of a result that was too long for one page; `read_result` reads on in it
     `dropped`      step, why: an answer under way was dropped (interrupt, empty): nothing of it is sent
     `reply`        turn, text (Markdown), notice (by the product itself), command: what the person was told

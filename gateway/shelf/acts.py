@@ -336,7 +336,7 @@ class Acts:
     async def _findings(self, skill: Skill) -> tuple[Finding, ...]:
         """Signs of harm first."""
         try:
-            await self.shelf.at_hand(skill)
+            await self.shelf.stock.at_hand(skill)
         except (Gone, BrokenBundle, OSError) as error:
             raise Refusal("broken", id=skill.id, reason=str(error)) from None
         found = await asyncio.to_thread(lambda: list(lint.inspect(skill, self.settings.body_max_bytes)))

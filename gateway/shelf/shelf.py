@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import operator
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,6 +45,10 @@ RELOAD_LOOK_S: Final = 0.1
 
 class NobodyPacks(Exception):
     """No process looks at the folders of skills now."""
+
+
+class NoBundle(Exception):
+    """Redis does not hold the bundle that is to be added."""
 
 
 class Changed(Exception):
@@ -98,7 +103,8 @@ class Shelf:
         self._present = present
         self._org = Decisions()
         self._own: OrderedDict[str, Decisions] = OrderedDict()
-        self._heres: OrderedDict[str, tuple[Library, Here]] = OrderedDict()
+        self._heres: OrderedDict[str, tuple[tuple[object, ...], Here]] = OrderedDict()
+        """What holds in a channel, and of what it was made."""
         self._catalogues: tuple[Library, dict[Any, Catalogue]] = (Library({}), {})
         self._told_s = -TELL_S
 
@@ -108,18 +114,19 @@ class Shelf:
         base, library = Library({}), Library({})
         waiting: Mapping[str, Skill] = {}
         seen = Seen(0, "", 0, 0, Decisions(), Decisions())
-        is_readable = True
+        made_of: tuple[object, ...] = ()
         try:
             seen = await self.look(key.channel_id)
             base = await self.stock.library(seen.number, seen.hash, seen.org)
-            made_of, known = self._heres.get(key.channel_id, (None, None))
-            if known and made_of is base and (known.org, known.own, known.profile) == (seen.org, seen.own, profile):
+            made_of = (base, loaded, seen.org, seen.own)
+            before, known = self._heres.get(key.channel_id, ((), None))
+            if known and all(map(operator.is_, before, made_of)):
                 return known
             library, waiting = await self.stock.with_channel(seen.own)
         except (Refused, ValueError) as error:
             self._tell_unreadable(error)
-            is_readable = False
-        if is_readable and self._catalogues[0] is not base:
+            made_of = ()
+        if made_of and self._catalogues[0] is not base:
             self._catalogues = (base, {})
         here = Here(
             room=f"{key.connection}/{key.channel}",
@@ -132,11 +139,11 @@ class Shelf:
             waiting=waiting,
             new_skills=loaded.settings.skills.new_skills,
             unmet=self._unmet,
-            is_readable=is_readable,
+            is_readable=bool(made_of),
             catalogues=self._catalogues[1] if self._catalogues[0] is library else {},
         )
-        if is_readable:
-            self._heres[key.channel_id] = (base, here)
+        if made_of:
+            self._heres[key.channel_id] = (made_of, here)
             if len(self._heres) > CHANNELS_KEPT:
                 self._heres.popitem(last=False)
         return here
@@ -159,11 +166,6 @@ class Shelf:
             if len(self._own) > CHANNELS_KEPT:
                 self._own.popitem(last=False)
         return Seen(number, hash_.decode(), wanted, done, self._org, known)
-
-    async def at_hand(self, skill: Skill) -> Skill:
-        """The same skill, its files on this machine. Raises `stock.Gone`, `Unreachable`."""
-        await self.stock.at_hand(skill)
-        return skill
 
     async def note(self, who: str, room: str, what: str, thing: str, rule: str, *, once: str = "") -> None:
         """A line in the audit log about something that changed nothing; with the same `once` it stays one line.
@@ -223,15 +225,13 @@ class Shelf:
     async def add(self, scope: str, skill: Skill, contents: Mapping[str, Content], said: Said) -> None:
         """Add a bundle, or put it in the place of the one that has its id. Raises `Unreachable`."""
         value = written(said.who, said.at_ms, id=skill.id, bundle=skill.hash)
-        while True:
+        told = ("skill add", f"{skill.id} {skill.hash}")
+        await self.stock.put(skill.hash, contents)
+        try:
+            await self._decide(said, scope, bundle_field(skill.id), value, told)
+        except NoBundle:  # the day that it is kept without a name ended between the two
             await self.stock.put(skill.hash, contents)
-            try:
-                await self._decide(
-                    said, scope, bundle_field(skill.id), value, ("skill add", f"{skill.id} {skill.hash}")
-                )
-            except Changed:
-                continue  # it ran out between the two
-            return
+            await self._decide(said, scope, bundle_field(skill.id), value, told)
 
     async def remove(self, scope: str, installed: Installed, said: Said) -> None:
         """Take away a bundle that was added. Its switch and its trust stay. Raises `Changed`, `Unreachable`."""
@@ -264,7 +264,7 @@ class Shelf:
         flat = [text for one in conditions for text in one]
         verdict, _ = await self._run("decide", said.id, scope, field, value, said.line(*told), len(conditions), *flat)
         if verdict not in {b"OK", b"DONE"}:
-            raise Changed(told[1])
+            raise (NoBundle if verdict == b"NO_BUNDLE" else Changed)(told[1])
 
     async def _run(self, name: str, *arguments: str | bytes | float) -> Any:
         return await self._store.run(script_of("gateway.shelf", name), self._store.layout.skills_root, *arguments)

@@ -87,20 +87,20 @@ class Stock:
         """Where a bundle's files lie on this machine, once they are laid out."""
         return self._cache.folder / bundle
 
-    async def at_hand(self, skill: Skill) -> Path:
-        """The folder on this machine where a skill's files lie, laid out now if nobody has.
+    async def at_hand(self, skill: Skill) -> None:
+        """See that a skill's files lie in its folder on this machine.
 
         Raises `Gone`, `BrokenBundle`, `OSError` where the disk takes nothing, `Unreachable`.
         """
-        if place := await asyncio.to_thread(self._cache.place, skill.hash):
-            return place
+        if await asyncio.to_thread(self._cache.place, skill.hash):
+            return
         raw = (await self._fetch([skill.hash]))[0]
         if raw is None:
             raise Gone(f"{skill.id} {skill.hash[:8]} is not in Redis any more")
-        return await asyncio.to_thread(self._lay_out, skill.hash, raw)
+        await asyncio.to_thread(self._lay_out, skill.hash, raw)
 
-    def _lay_out(self, bundle: str, raw: bytes) -> Path:
-        return self._cache.lay_out(bundle, bundles.unpack(raw))
+    def _lay_out(self, bundle: str, raw: bytes) -> None:
+        self._cache.lay_out(bundle, bundles.unpack(raw))
 
     async def contents(self, bundle: str) -> Mapping[str, Content]:
         """All files of a bundle. Raises `Gone`, `BrokenBundle`, `Unreachable`."""

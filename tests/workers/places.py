@@ -12,6 +12,7 @@ from gateway.conversation.records import Record
 from gateway.events import Actor
 from skills.folders import Skill
 from skills.library import Library
+from skills.notes import Note
 from workers.tools import Call
 
 ALL = Profile(name="p", skills=["*"], programs=["*"], tools=["load_skill"])
@@ -30,19 +31,30 @@ def place(library: Library, profile: Profile = ALL, **more: Any) -> Here:
     return Here(**fields)
 
 
-async def at_hand(skill: Skill) -> Skill:
+async def at_hand(skill: Skill) -> None:
     """It lies where it was scanned."""
-    return skill
+
+
+class NoNotes:
+    """Nothing was ever written back."""
+
+    async def read(self, channel: str, skill_id: str, path: str) -> tuple[Note, ...]:
+        del channel, skill_id, path
+        return ()
 
 
 def call(here: Here, history: Sequence[Record] = (), **more: Any) -> Call:
     fields: dict[str, Any] = {
         "conversation": "conversation",
-        "channel": here.channel_id,
         "key": "k" * 64,
+        "id": "",
+        "actor": None,
+        "language": "en",
+        "delivery": "message",
         "here": here,
         "history": tuple(history),
         "at_hand": at_hand,
+        "notes": NoNotes(),
         **more,
     }
     return Call(**fields)
@@ -54,15 +66,15 @@ class Fixed:
 
     here: Here
     notes: Any = None
-    refusals: list[tuple[str, str]] = field(default_factory=list)
-    """Person and tool."""
+    refusals: list[tuple[str, str, str]] = field(default_factory=list)
+    """Person, tool and rule."""
 
     async def now(self) -> Here:
         return self.here
 
-    async def at_hand(self, skill: Skill) -> Skill:
-        return skill
+    async def at_hand(self, skill: Skill) -> None:
+        del skill
 
-    async def refused(self, actor: Actor | None, here: Here, tool: str) -> None:
+    async def refused(self, actor: Actor | None, here: Here, tool: str, rule: str) -> None:
         del here
-        self.refusals.append((actor.id if actor else "", tool))
+        self.refusals.append((actor.id if actor else "", tool, rule))

@@ -133,7 +133,8 @@ async def test_what_is_not_allowed_any_more_is_refused_and_noted(turn: Turn) -> 
     assert [bool(result.data.get("error")) for result in results] == [True, False]
     assert f"Tools: {other.name}." in results[0].data["text"], "what is not allowed any more is not named either"
     assert not tool.ran
-    assert rights.refusals == [("u", tool.name)]
+    assert rights.refusals == [("u", tool.name, f"p.yaml: tools {tool.name}")]
+    assert [result.data.get("rule") for result in results] == [f"p.yaml: tools {tool.name}", None]
 
 
 async def test_a_card_is_sent_in_the_midst_of_the_turn_and_kept_from_the_model(turn: Turn) -> None:
@@ -383,7 +384,6 @@ async def test_a_tool_hears_where_and_for_whom_it_runs_and_the_model_says_nothin
     await play(turn, [tool], use("t1", tool.name, times=1), rights=rights)
 
     (call,) = heard
-    assert (call.conversation, call.channel) == (WHERE.id, WHERE.channel_id)
-    assert (call.here, call.room, call.profile) == (here, here.room, here.profile)
+    assert (call.conversation, call.here) == (WHERE.id, here)
     assert call.actor == Actor("u")
     assert call.notes is rights.notes

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import aiohttp
 import pytest
@@ -36,10 +37,11 @@ from tests.workers.places import Fixed
 from tests.workers.places import call as a_call
 from tests.workers.records import answer, result, said, use, words
 from workers import guidance
-from workers.calls import allowed
 from workers.hints import due
 from workers.indexes import Indexes
+from workers.judging import Judge, Runs
 from workers.loaded import withhold
+from workers.moves import Pending
 from workers.programs import program_tools
 from workers.rendering import messages
 from workers.rights import why_withheld
@@ -80,11 +82,10 @@ class House:
     async def call(self) -> Call:
         return a_call(
             await self.here(),
-            channel=OPS.channel_id,
             key=secrets.token_hex(8),
             actor=Actor("U-MAX"),
             notes=self.notes,
-            at_hand=self.world.shelf.at_hand,
+            at_hand=self.world.shelf.stock.at_hand,
         )
 
     async def ask(self, tool: str, **arguments: Any) -> str:
@@ -170,8 +171,10 @@ async def offered(house: House) -> bool:
 
 async def run(house: House) -> bool:
     """A program that was offered when the turn began."""
+    judge = Judge({tool.name: tool for tool in house.running}, ZoneInfo("UTC"))
+    calls = [Pending("c1", tool.name, {}, 1, None, was_started=False) for tool in house.running]
     here = await house.here()
-    return all(allowed(here, tool).allowed for tool in house.running)
+    return all(isinstance(judge.judge(call, here, ()), Runs) for call in calls)
 
 
 def asked(**arguments: str) -> dict[str, Any]:

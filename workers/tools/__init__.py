@@ -12,14 +12,13 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    from config.profiles import Delivery, Profile
+    from config.profiles import Delivery
     from config.settings import Language, Settings
     from gateway.access import Here
     from gateway.conversation.records import Record
     from gateway.events import Actor
     from gateway.shelf.notes import Notes
     from skills.folders import Skill
-    from skills.library import Catalogue
 
 SKILL_TOOLS: Final = frozenset({"load_skill", "unload_skill", "find_skills", "read_result", "save_skill_reference"})
 """Tools about skills themselves: a skill that narrows the others leaves them."""
@@ -54,39 +53,24 @@ class Call:
     """Where and for whom a tool runs. Comes from the server, never from the model."""
 
     conversation: str
-    channel: str
     key: str
     """The same whenever this very call is repeated: hash of turn, step and call."""
+    id: str
+    """Of the call itself, as the model gave it."""
+    actor: Actor | None
+    """On whose behalf."""
+    language: Language
+    """Of what people are shown."""
+    delivery: Delivery
+    """How the text of a skill reaches the model: as the profile said when the turn began."""
     here: Here
     """What holds in the channel at this moment, over the turn's snapshot."""
     history: tuple[Record, ...]
     """What is in context, batch included so far."""
-    at_hand: Callable[[Skill], Awaitable[Skill]]
-    """The same skill with its files on this machine. Raises `ToolError`."""
-    id: str = ""
-    """Of the call itself, as the model gave it."""
-    delivery: Delivery = "message"
-    """How the text of a skill reaches the model here."""
-    actor: Actor | None = None
-    """On whose behalf."""
-    language: Language = "en"
-    """Of what people are shown."""
-    notes: Notes | None = None
-    """What was written back to skills; none where there is no Redis."""
-
-    @property
-    def room(self) -> str:
-        """`connection/channel`."""
-        return self.here.room
-
-    @property
-    def profile(self) -> Profile:
-        return self.here.profile
-
-    @property
-    def catalogue(self) -> Catalogue:
-        """The skills of this channel."""
-        return self.here.catalogue
+    at_hand: Callable[[Skill], Awaitable[None]]
+    """See that a skill's files lie on this machine. Raises `ToolError`."""
+    notes: Notes
+    """What was written back to skills."""
 
 
 @dataclass(frozen=True, slots=True)

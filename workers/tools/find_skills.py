@@ -42,13 +42,11 @@ class Tool:
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
         query = arguments["query"]
         try:
-            found = await asyncio.to_thread(search, call.catalogue, query)
+            found = await asyncio.to_thread(search, call.here.catalogue, query)
         except ValueError as error:
             raise ToolError(f"{error}: {query[:80]!r}. Give words such as a description may hold.") from error
         if not found.skills:
-            text = (
-                f"None of the {len(call.catalogue.skills)} skills here has a word of {query[:80]!r}. Try other words."
-            )
+            text = f"None of the {len(call.here.catalogue.skills)} skills here has a word of {query[:80]!r}. Try other words."
             return ToolResult(text, untrusted=False)
         each = self._room // HITS_MAX
         lines = [line(skill, cut_at_word(summary(skill), max(each - len(skill.id), 0))) for skill in found.skills]

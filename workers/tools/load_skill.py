@@ -55,14 +55,15 @@ class Tool:
 
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
         try:
-            skill = await call.at_hand(call.here.find(arguments["name"]))
+            skill = call.here.find(arguments["name"])
+            await call.at_hand(skill)
             file, offset = arguments.get("file") or document.NAME, arguments.get("offset", 0)
             if file.removeprefix("./").casefold() == document.NAME.casefold():
                 body = await asyncio.to_thread(contents.body, skill)
                 if may(None, call.here, SkillUse(skill, "load")).as_data:
                     return self._show(skill, body, offset)
                 return self._load(skill, body, offset, call)
-            notes = await call.notes.read(call.channel, skill.id, references.key_of(file)) if call.notes else ()
+            notes = await call.notes.read(call.here.channel_id, skill.id, references.key_of(file))
             found = await asyncio.to_thread(references.read, skill, file, offset, self._page_bytes, notes)
         except (SkillNotFound, references.FileRefused, parts.OffsetOutside) as error:
             raise ToolError(str(error)) from error

@@ -53,27 +53,25 @@ class Tool:
         """It needs nothing of the world."""
 
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
-        if call.notes is None:
-            raise ToolError("Nothing can be saved here.")
         file, text = arguments["file"], _storable(arguments["content"])
         try:
-            skill = call.catalogue.find(arguments["name"])
+            skill = call.here.catalogue.find(arguments["name"])
         except SkillNotFound as error:
             raise ToolError(str(error)) from error
         if reason := notes.file_fault(file) or _mistakable(skill, file):
             raise ToolError(reason)
         if not text.strip():
             raise ToolError("There is nothing in `content`: a note has 1 to 8,000 characters.")
-        actor, profile = call.actor or Actor(""), call.profile
+        actor, profile = call.actor or Actor(""), call.here.profile
         rule = f"profile {profile.name}: {profile.notes}"
-        change = Change(call.key, person_of(call.room, actor), call.channel, rule, call.room)
+        change = Change(call.key, person_of(call.here.room, actor), call.here.channel_id, rule, call.here.room)
         draft = Draft(
             skill=skill.id,
             file=file,
             text=text,
             by_name=actor.name,
             conversation=call.conversation,
-            source=call.room,
+            source=call.here.room,
             overwrite=arguments.get("overwrite", False),
         )
         try:

@@ -46,6 +46,6 @@ class Tool:
 def _meant(wanted: str, call: Call) -> str:
     """The key of the skill that has this alias or short name here; nothing if it is unknown."""
     try:
-        return ids.key(call.catalogue.find(wanted).id)
+        return ids.key(call.here.catalogue.find(wanted).id)
     except SkillNotFound:
         return ""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.conversation.claim import Behind, Fenced
-from gateway.conversation.mailbox import Mailbox, script
+from gateway.conversation.mailbox import Mailbox, event_of, script
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
 from gateway.store import Refused
@@ -313,7 +313,7 @@ async def events_that_wait_together_are_in_platform_order(world: World) -> None:
         said = {"at_ms": now_ms() - back_ms, "dedupe_keys": (text,)}
         await mailbox.accept(where, f'{{"text":"{text}"}}', **said)  # type: ignore[arg-type]
     claim = await world.claim_one(mailbox)
-    assert [member[13:] for member in (await mailbox.load(claim.conversation)).inbox] == [
+    assert [event_of(member) for member in (await mailbox.load(claim.conversation)).inbox] == [
         b'{"text":"first"}',
         b'{"text":"second"}',
     ]

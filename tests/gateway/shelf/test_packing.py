@@ -42,7 +42,7 @@ async def test_what_lies_in_the_folders_is_published_and_read_by_a_process_on_an
     here = await world.here(shelf=elsewhere)
     skill = here.find("first-aid")
     assert (skill.id, skill.tier, skill.head.description) == ("ops/triage", "org", "Does it.")
-    await elsewhere.at_hand(skill)
+    await elsewhere.stock.at_hand(skill)
     assert contents.body(skill) == "Look FIRST.\n"
     assert contents.read(skill, "references/a.md") == b"facts"
     assert (skill.folder / "run.sh").stat().st_mode & 0o111
@@ -113,7 +113,7 @@ async def test_a_half_written_skill_keeps_its_last_version_for_a_packer_that_nev
         await world.store.redis.delete(f"{world.store.layout.skills_root}:packer")
         assert await packer.step()
         here = await world.here()
-        await world.shelf.at_hand(here.find("report"))
+        await world.shelf.stock.at_hand(here.find("report"))
         assert contents.body(here.find("report")) == "WORKED.\n"
         (fault,) = here.library.faults
         assert (fault.id, fault.kept, fault.reason) == ("report", True, "no closing ---")

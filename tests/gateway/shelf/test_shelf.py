@@ -77,7 +77,7 @@ async def test_where_new_skills_start_off_one_is_on_only_when_switched(world: Wo
 async def test_a_running_turn_keeps_its_skills_and_not_its_rights(world: World) -> None:
     begun = await world.here()
     skill = begun.find("report")
-    await world.shelf.at_hand(skill)
+    await world.shelf.stock.at_hand(skill)
     write(world.root, "report", body="Newer.\n")
     await world.publish()
     now = (await world.here()).over(begun.library)
@@ -137,7 +137,7 @@ async def test_a_bundle_waits_until_its_very_bytes_are_trusted(world: World) -> 
         await world.shelf.trust(OPS.channel_id, first, world.said())
     await add(world, first)
     assert "checklist" in await world.names(), "these bytes were trusted before"
-    await world.shelf.at_hand((await world.here()).find("checklist"))
+    await world.shelf.stock.at_hand((await world.here()).find("checklist"))
     assert contents.body((await world.here()).find("checklist")) == "SAFE.\n"
 
 
