@@ -16,6 +16,7 @@ from gateway.access import Here
 from gateway.conversation.claim import Lost
 from gateway.conversation.records import Record
 from gateway.logs import log
+from skills.library import SkillNotFound
 from workers.cards import Cards
 from workers.context import in_context
 from workers.judging import Judge, Refusal, Runs
@@ -77,7 +78,7 @@ class Calls:
 
     async def _one(self, judged: Runs | Refusal, here: Here) -> None:
         call = judged.call
-        shown = self._shown_name(call)
+        shown = self._shown_name(call, here)
         line = self.live.step("skill" if call.name == "load_skill" else "tool", shown)
         begun_s = asyncio.get_running_loop().time()
         if isinstance(judged, Runs):
@@ -90,6 +91,7 @@ class Calls:
             conversation=self.turn.stored.key.id,
             turn=self.turn.id[:8],
             name=call.name,
+            shown=shown,
             failed=failed,
             ms=int((asyncio.get_running_loop().time() - begun_s) * 1000),
             characters=len(result.text),
@@ -128,7 +130,7 @@ class Calls:
         """What the model gets, and whether it is an error."""
         call, tool = judged.call, judged.tool
         for change in judged.changes:
-            log(logger, f"argument {change}", name=self._shown_name(call), turn=self.turn.id[:8])
+            log(logger, f"argument {change}", name=self._shown_name(call, here), turn=self.turn.id[:8])
         context = Call(
             conversation=self.turn.stored.key.id,
             key=stable_key(self.turn.id, str(call.step), call.id),
@@ -171,13 +173,18 @@ class Calls:
                 about = {"id": record.data["id"], "names": ", ".join(unknown)[:400]}
                 log(logger, "allowed-tools names no tool of ours", level=logging.WARNING, **about)
 
-    def _shown_name(self, call: Pending) -> str:
-        """The name that people see: of the skill, when one is loaded or runs."""
+    def _shown_name(self, call: Pending, here: Here) -> str:
+        """The name that people see: of a skill that is loaded or runs its whole id, whatever the model called it."""
         tool = self.offered.get(call.name)
         if isinstance(tool, ProgramTool):
             return tool.skill.id
         wanted = call.input.get("name") if call.name == "load_skill" else None
-        return str(wanted)[:80] if wanted else call.name
+        if not isinstance(wanted, str):
+            return call.name
+        try:
+            return here.find(wanted).id
+        except SkillNotFound:
+            return wanted[:80] or call.name
 
 
 def cut(text: str, limit: int) -> str:
