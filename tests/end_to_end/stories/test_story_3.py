@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.end_to_end.requests import breaks, guidance, results, texts
-from tests.end_to_end.stories.world import MAX, World, skill
+from tests.end_to_end.stories.world import ANA, MAX, World, skill
 from tests.harness.model_replies import calls, says
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -39,7 +39,7 @@ async def test_a_loaded_skill_is_there_once_in_each_later_request(world: World) 
     assert breaks([*first.asked, *second.asked, *third.asked]) == 0
 
     world.write(name, skill("How to read pages.", f"Read them otherwise. {new}"))
-    await world.reload()
+    assert name in (await world.talk(talk.room).say(ANA, "/skill reload")).reply
     fourth = await talk.say(MAX, "再来", load, calls("load_skill", {"name": name}), says("新的"))
     before, after, again = fourth.asked
     assert texts(before).count(new) == 0

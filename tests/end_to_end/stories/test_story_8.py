@@ -157,6 +157,21 @@ async def test_the_model_sees_no_line_of_the_source(world: World) -> None:
             assert line not in texts(asked)
 
 
+async def test_a_question_that_needs_no_report_runs_nothing_and_why_says_so(world: World) -> None:
+    name = world.word("生成日报-")
+    program(world, name, world.word())
+    await world.reload()
+    talk = world.talk(world.room())
+    turn = await talk.say(MAX, "这两天数字走势怎么样", says("看着平稳"))
+    assert results(turn.asked[-1]) == []
+    assert not [line for line in world.logged("program") if line["fields"]["id"] == name]
+    why = await talk.say(MAX, "/why")
+    told = "\n".join([why.reply, *why.whispers])
+    assert "没有请求任何技能或程序" in told
+    assert "web-access" in told.partition("请求这些技能")[2]
+    assert name in told.partition("本可以运行")[2]
+
+
 async def test_a_run_ends_on_the_version_that_it_began_with(world: World) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
