@@ -272,6 +272,8 @@ class Agent:
         if any(is_stop(read_event(event)) for event in control):
             await turn.take((), control)
             return Called(stop=True)
+        if turn.aside and await turn.aside(inbox):
+            _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
         return Called(stop=False) if talk_of(inbox) else None
 
     async def _unless_called(self, turn: Turn, work: Coroutine[Any, Any, T], *, interrupts: bool) -> T:

@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from config.profiles import Profile, Queue
@@ -30,6 +31,7 @@ from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
 from gateway.store import Unreachable
 from workers.agent import Agent, talk_of
+from workers.aside import Aside
 from workers.cards import Cards
 from workers.delivery import Delivery, sent_ref
 from workers.live import Live
@@ -178,6 +180,7 @@ class Desk:
         here = await self.shelf.here(turn.stored.key, await self.watched.current())
         rights = Rights(self.shelf, self.notes, self.watched, turn.stored.key, here.library)
         live = Live(turn, adapter)
+        turn.aside = Aside(turn, adapter, partial(self._outside, adapter)).run
         try:
             record, text = await self.agent.answer(turn, here, rights, live, Cards(turn, adapter))
         except Ended as ended:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from config.profiles import Profile
 from config.settings import Language
+from gateway.commands import command_of
 from gateway.conversation.claim import Claim
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
 from gateway.conversation.outbox import Row
@@ -51,6 +52,8 @@ class Turn:
     """
     live_rows: dict[str, Row] = field(default_factory=dict)
     """Messages of ours that show the growing answer."""
+    aside: Callable[[Sequence[bytes]], Awaitable[bool]] | None = None
+    """Runs what in the inbox does not wait for the turn's end; whether there was anything. Raises `Lost`, `Unreachable`."""
 
     @property
     def id(self) -> str:
@@ -63,12 +66,13 @@ class Turn:
 
     @property
     def actor(self) -> Actor | None:
-        """Who said the last of what this turn answers."""
-        said = (record.data["event"] for record in reversed(self.records) if record.type == "event")
+        """Who said the last of what this turn answers. Commands that were run beside it are none of that."""
         try:
-            return Event.of(next(said)).actor
-        except (StopIteration, ValueError):
+            said = [Event.of(record.data["event"]) for record in self.records if record.type == "event"]
+        except ValueError:
             return None
+        talk = [event for event in said if not command_of(event)] or said
+        return talk[-1].actor if talk else None
 
     @property
     def language(self) -> Language:
@@ -103,9 +107,15 @@ class Turn:
         await self.mailbox.append(self.claim, records=records, rows=rows, turn=turn, finished_step=finished_step)
         self.stored.history.extend(records)
 
-    async def take(self, members: Sequence[bytes] = (), control: Sequence[bytes] = (), *also: Record) -> None:
+    async def take(
+        self,
+        members: Sequence[bytes] = (),
+        control: Sequence[bytes] = (),
+        *also: Record,
+        rows: Sequence[Row] = (),
+    ) -> None:
         """Move waiting events into this turn, `also` after them. Raises `Lost`."""
-        await self.mailbox.take(self.claim, self.state, members=members, control=len(control), records=also)
+        await self.mailbox.take(self.claim, self.state, members=members, control=len(control), records=also, rows=rows)
         events = [*control, *(event_of(member) for member in members)]
         self.stored.history.extend(
             Record("event", self.now_ms(), {"turn": self.id, "event": read_event(event)}) for event in events
@@ -115,14 +125,24 @@ class Turn:
 
 def begin(mailbox: Mailbox, claim: Claim, stored: Stored, profile: Profile, first: Event) -> Turn:
     """A new turn for `first` and what is taken with it; nothing is written yet."""
-    handle = first.reply_handle
     state = {
-        "id": stable_key(*first.dedupe_keys[:1], first.conversation.id),
+        "id": turn_id(first),
         "start": len(stored.history),
         "at_ms": mailbox.now_ms(),
-        "to": {"extra": first.extra, "handle": asdict(handle) if handle else None, "locale": first.actor.language},
+        "to": reply_to(first),
     }
     return Turn(mailbox, claim, stored, profile, state)
+
+
+def turn_id(first: Event) -> str:
+    """The id of the turn that an event begins: the same whenever it is begun again."""
+    return stable_key(*first.dedupe_keys[:1], first.conversation.id)
+
+
+def reply_to(event: Event) -> dict[str, Any]:
+    """Where an answer to it goes, as it is stored."""
+    handle = event.reply_handle
+    return {"extra": event.extra, "handle": asdict(handle) if handle else None, "locale": event.actor.language}
 
 
 def leftover(mailbox: Mailbox, claim: Claim, stored: Stored, profile: Profile, row: Row) -> Turn:

@@ -1,6 +1,6 @@
 """Commands: one module each, `gateway/commands/<name>.py`, said as `/<name>` in the chat.
 
-A module offers `CONTROL` (does it overtake what waits?) and `run`.
+A module offers `CONTROL` (does it overtake what waits?), `ASIDE` (is it run beside a turn, without its end?) and `run`.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class Command(Protocol):
     """What a module in this package offers."""
 
     CONTROL: bool
+    ASIDE: bool
     run: Callable[[Said], Awaitable[Done]]
     """It may run again after a crash: what it changes is named by the turn."""
 

@@ -6,6 +6,7 @@ from gateway.commands import Done, Said, names
 from gateway.phrases import say
 
 CONTROL = False
+ASIDE = False
 
 
 async def run(said: Said) -> Done:

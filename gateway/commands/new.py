@@ -7,6 +7,7 @@ from gateway.conversation.records import Record
 from gateway.phrases import say
 
 CONTROL = False
+ASIDE = False
 
 
 async def run(said: Said) -> Done:

@@ -6,6 +6,7 @@ from gateway.commands import Done, Said
 from gateway.phrases import say
 
 CONTROL = True
+ASIDE = False
 
 
 async def run(said: Said) -> Done:

@@ -14,6 +14,7 @@ from skills.folders import Skill
 from skills.programs import tool_name
 
 CONTROL = False
+ASIDE = False
 
 NAMED_MAX: Final = 20
 """Skills that could have been asked for."""

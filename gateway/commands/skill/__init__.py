@@ -23,6 +23,7 @@ from skills.document import NAME as SKILL_MD
 from skills.folders import BUNDLE_MAX_BYTES
 
 CONTROL = False
+ASIDE = True
 
 ZIPS_MAX: Final = 5
 """In one message."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from html import escape
 from typing import Final
 
 from gateway.access import Here
@@ -25,10 +26,10 @@ def told(here: Here, language: str, chat: Capabilities, word: str = "", *, unlis
     headings = ("", *(say(f"skill.list.{name}", language) for name in HEADINGS[1:]))
     pieces = lay_out(rows, chat.columns, headings) if rows else []
     is_table = bool(pieces) and len(pieces) > len(rows)
-    # Not all of it: what the platform makes of the text may be a little longer.
-    room = chat.text_limit * 4 // 5
+    room = chat.text_limit * 9 // 10
+    measure = MEASURES[chat.limit_unit]  # of the text as some platforms have to write it
     head, others = (pieces[0], pieces[1:]) if is_table else ("", pieces)
-    blocks = [fenced(block) for block in _blocks(head, others, room, MEASURES[chat.limit_unit])]
+    blocks = [fenced(block) for block in _blocks(head, others, room, lambda text: measure(escape(text)))]
     last = [say("skill.list.count", language, on=len(here.catalogue.skills), total=len(every), room=f"`{here.room}`")]
     if len(rows) < len(found):
         last.append(say("skill.list.cut", language, count=len(found) - len(rows)))

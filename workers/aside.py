@@ -1,0 +1,99 @@
+"""Aside: commands that do not wait until the turn of their conversation has ended, such as `/skill off`.
+
+They are run and answered beside it, and what they change holds for what the turn still asks for. Such a command may be run
+once more after a crash, like any other: what it changes is named by the turn that it would have had.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from gateway.commands import Command, Done, Outside, Said, command_of, find
+from gateway.conversation.claim import Lost
+from gateway.conversation.mailbox import event_of
+from gateway.conversation.outbox import Row
+from gateway.conversation.records import Record
+from gateway.events import Event
+from gateway.logs import log
+from gateway.phrases import language_of
+from gateway.platforms import Adapter, Outbound
+from gateway.store import Unreachable
+from workers.cards import BEFORE
+from workers.delivery import Delivery
+from workers.turn import Parked, Turn, reply_to, rows_for, stable_key, turn_id
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Beside one turn."""
+
+    turn: Turn
+    adapter: Adapter
+    outside: Callable[[], Awaitable[Outside]]
+
+    async def run(self, inbox: Sequence[bytes]) -> bool:
+        """Run those that wait in the inbox; whether there was one. Raises `Lost`, `Unreachable`."""
+        found = [(member, *one) for member in inbox if (one := _aside(event_of(member)))]
+        for member, event, command, rest in found:
+            try:
+                done = await command.run(await self._said(event, rest))
+            except (Lost, Unreachable):
+                raise
+            except Exception as error:  # noqa: BLE001  # it is met again in a turn of its own, where it can be given up
+                log(logger, "command broke", level=logging.ERROR, error=error, conversation=self.turn.stored.key.id)
+                continue
+            await self._answer(member, event, done)
+        return bool(found)
+
+    async def _said(self, event: Event, rest: str) -> Said:
+        turn = self.turn
+        return Said(
+            event,
+            rest,
+            language_of(turn.profile.language, event.actor.language),
+            turn.now_ms(),
+            turn=turn_id(event),
+            history=turn.stored.history[: turn.state["start"]],
+            outside=await self.outside(),
+        )
+
+    async def _answer(self, member: bytes, event: Event, done: Done) -> None:
+        turn = self.turn
+        only_for = event.actor.id if done.is_private and not event.is_direct else None
+        rows = self._rows(event, Outbound(done.text, is_notice=True, only_for=only_for))
+        card = Record("card", turn.now_ms(), {"turn": turn.id, "text": done.text})
+        await turn.take([member], (), *done.records, card, rows=rows)
+        with suppress(Parked):  # they go out before the turn's reply then
+            await Delivery(turn, self.adapter, turn.mailbox.settings).send_all(rows)
+
+    def _rows(self, event: Event, outbound: Outbound) -> list[Row]:
+        """As the command's own turn would send them."""
+        conversation = self.turn.stored.key.id
+        return [
+            replace(
+                row,
+                key=stable_key(conversation, turn_id(event), "part", str(number)),
+                order=number - BEFORE,
+                to=reply_to(event),
+                state="pending",
+                since_ms=0,
+                ref=None,
+            )
+            for number, row in enumerate(rows_for(self.turn, self.adapter.render(outbound)))
+        ]
+
+
+def _aside(raw: bytes) -> tuple[Event, Command, str] | None:
+    """The event, if it is such a command; the command, and what follows its name."""
+    try:
+        event = Event.load(raw)
+    except ValueError:
+        return None
+    spoken = command_of(event)
+    command = find(spoken[0]) if spoken else None
+    return (event, command, spoken[1]) if spoken and command and command.ASIDE else None
