@@ -230,6 +230,7 @@ async def bench(count: int, readers: int, pace: int, seed: int) -> None:
             here.configure(skills={"folder": str(folder)})
             await pack(here, load(here.settings), folder, count)
         async with world() as here:
+            os.sched_setaffinity(0, {other_core()})  # the gateway has the first core for itself
             await publish_under_load(here, folder, empty, Pace(pace, slack_events(seed)), verdicts)
             folder = empty
             loaded = load(here.settings)
@@ -248,6 +249,7 @@ async def bench(count: int, readers: int, pace: int, seed: int) -> None:
             show("  CPU", sight.cpu_s, "s")
             show("  memory more", sight.memory_mb, "MB")
             show("  its loop held, at most", sight.held_s * 1_000, "ms")
+            os.sched_setaffinity(0, {measured_core()})
             await unchanged(here, loaded)
             watching += [reader(number) for number in range(1, readers)]
             await asyncio.gather(*map(next_sight, watching[1:]))
