@@ -26,7 +26,7 @@ from skills.summary import Summary, changes, summarise
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S: Final = 0.7
+LOOK_EVERY_S: Final = 0.5
 """Between two looks: a change has two seconds to reach all, and a look at thousands of folders takes a tenth of one."""
 LEASE_MS: Final = 5_000
 LINES_MAX: Final = 500
@@ -96,10 +96,8 @@ class Packer:
 
     def _look(self) -> Found:
         before = self._found
-        if before and not before.is_changed():
-            return before
         with calm():
-            return look(self._roots, before)
+            return before if before and not before.is_changed() else look(self._roots, before)
 
     async def _publish(self, found: Found, number: int) -> bool:
         """Whether it is published now; if not, the next step tries again."""
@@ -216,7 +214,8 @@ def _portions(skills: Iterable[Skill]) -> Iterator[list[Skill]]:
 
 
 def _packed(skills: Sequence[Skill]) -> list[tuple[str, bytes]]:
-    return [(skill.hash, bundles.pack(contents.whole(skill))) for skill in skills]
+    with calm():
+        return [(skill.hash, bundles.pack(contents.whole(skill))) for skill in skills]
 
 
 async def standing(store: Store) -> tuple[int, str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from gateway.shelf import calm as calm_module
 from gateway.shelf.calm import calm
+
+USUAL_S = sys.getswitchinterval()
 
 
 @pytest.fixture(autouse=True)
@@ -17,12 +20,17 @@ def _as_before() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_nothing_is_collected_until_the_last_one_ends() -> None:
+def is_calm() -> bool:
+    return not gc.isenabled() and sys.getswitchinterval() < USUAL_S
+
+
+def test_nothing_is_collected_and_threads_give_way_until_the_last_one_ends() -> None:
     with calm():
         with calm():
-            assert not gc.isenabled()
-        assert not gc.isenabled()
+            assert is_calm()
+        assert is_calm()
     assert gc.isenabled()
+    assert sys.getswitchinterval() == USUAL_S
 
 
 def test_collections_go_on_after_an_error() -> None:
