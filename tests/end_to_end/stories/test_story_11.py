@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from gateway.conversation.key import key_of
 from tests.end_to_end.requests import guidance, index, results, texts
-from tests.end_to_end.stories.world import ANA, MAX, World, skill
+from tests.end_to_end.stories.world import ANA, LI, MAX, World, skill
 from tests.harness.model_replies import Reply, calls, says
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -129,6 +129,10 @@ async def test_it_stays_off_whatever_becomes_of_its_folder(world: World, copied:
     world.write("web-access", newer)
     await admin.say(ANA, "/skill reload")
     assert await is_off(world, room)
+    files = {"SKILL.md": skill("另一个办法", "做法", name="web-access", version="9.0.0")}
+    await admin.say(ANA, "/skill add", **world.zipped("web-access", **files))
+    await admin.say(LI, "/skill trust web-access")
+    assert await is_off(world, room), "a trusted bundle of the channel is no way round"
     kept = world.folder / world.word("kept-")
     shutil.move(world.org / "web-access", kept)
     await admin.say(ANA, "/skill reload")

@@ -102,7 +102,8 @@ async def test_a_report_is_made_from_what_the_model_meant(world: World) -> None:
     begun = [line["fields"] for line in world.logged("program") if line["fields"]["id"] == name]
     ended = [line["fields"] for line in world.logged("program ended") if line["fields"]["id"] == name]
     assert (len(begun), len(ended)) == (2, 2), "what was refused did not run"
-    assert all("ms" in one and any("bytes" in key or "characters" in key for key in one) for one in ended)
+    assert [one["arguments"] for one in begun] == [{"date": 10, "include_metrics": 4}] * 2
+    assert all(one["ms"] > 0 and one["result_bytes"] > 0 for one in ended)
 
     assert len(turn.posts) == 1
     assert word in turn.reply

@@ -229,10 +229,12 @@ def skill(description: str, body: str, **head: Any) -> str:
 
 
 @asynccontextmanager
-async def opened(stage: Stage, folder: Path, words: random.Random, **skills: Any) -> AsyncIterator[World]:
+async def opened(
+    stage: Stage, folder: Path, words: random.Random, connections: Mapping[str, Any] | None = None, **skills: Any
+) -> AsyncIterator[World]:
     """Everything runs: a gateway, two workers, a few pages of the web, the organisation's folder, still empty.
 
-    `skills`: settings of that section.
+    `connections`: others than Slack; `skills`: settings of that section.
     """
     (folder / "org").mkdir()
     pages: dict[str, Page] = {}
@@ -242,6 +244,7 @@ async def opened(stage: Stage, folder: Path, words: random.Random, **skills: Any
         settings = {
             "skills": {"folder": str(folder / "org"), **skills},
             "channels": rules,
+            "connections": dict(connections or {}),
             "tools": {"web_fetch": {"allow_private": [f"127.0.0.1:{port}"]}},
         }
         stage.set(settings, dict(PROFILE))
