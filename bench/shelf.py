@@ -49,20 +49,20 @@ from gateway.store import Store
 from skills import document
 from skills.bundles import Cache
 
-GOALS = {"change": 2.0, "here": 1.0, "p99": 40.0, "held": 100.0}
+GOALS = {"change": 2.0, "p99": 40.0, "held": 50.0, "memory": 60.0}
 LOOKS = 2_000
 SAID = Said("wish", "bench/ada", "hooks/room-1", "bench")
 WITHIN_S = 120.0
 
 
 def show(name: str, value: float, unit: str) -> None:
-    print(f"{name:56} {value:9.2f} {unit}", flush=True)
+    print(f"{name:44} {value:9.2f} {unit}", flush=True)
 
 
 # ---- the packer alone ----
 
 
-async def pack(here: World, loaded: Loaded, folder: Path, count: int) -> None:
+async def pack(here: World, loaded: Loaded, folder: Path, count: int, verdicts: Verdicts) -> None:
     """In this process, so that its loop can be watched."""
     packer = Packer(here.store, loaded.settings.skills, "bench")
     before = await memory_of(here.store)
@@ -70,7 +70,7 @@ async def pack(here: World, loaded: Loaded, folder: Path, count: int) -> None:
     show(f"{count:,} skills: scan, pack, publish, wall", took_s, "s")
     show("  CPU", cpu_s, "s")
     show("  CPU of Redis", redis_s, "s")
-    show("  the loop held, at most", held_s * 1_000, "ms")
+    verdicts.tell("  the loop held, at most", held_s * 1_000, GOALS["held"], "ms")
     show("  in Redis", (await memory_of(here.store) - before) / 1e6, "MB")
     seen = await Shelf(here.store, Cache(here.folder), rule=rule_of, present=()).look()
     size = await here.store.redis.strlen(f"{here.store.layout.skills_root}:snapshot:{seen.number}")
@@ -155,7 +155,7 @@ async def publish_under_load(here: World, folder: Path, place: Path, pace: Pace,
 
             meanwhile = await pace.post(url, is_published, for_s=WITHIN_S)
             assert is_published(), f"nothing was published within {WITHIN_S:g} s"
-            show("found, packed and published by a gateway that serves", time.perf_counter() - begun_s, "s")
+            show("a serving gateway, from found to published", time.perf_counter() - begun_s, "s")
             show("  CPU of the gateway, events included", gateway.cpu_s() - cpu_s, "s")
     show(f"webhooks at {pace.each_s}/s, p50 otherwise", quantile(usual, 0.5) * 1_000, "ms")
     show("  p99", quantile(usual, 0.99) * 1_000, "ms")
@@ -210,13 +210,11 @@ async def change_reaches_all(here: World, folder: Path, readers: list[Process], 
             last_s = max(sight.at_s for sight in sights) - begun_s
             verdicts.tell(f"a changed file, until {len(readers)} processes see it", last_s, GOALS["change"], "s")
         show("  a reader, CPU", statistics.median(sight.cpu_s for sight in sights) * 1_000, "ms")
-        show("  its loop held, at most", max(sight.held_s for sight in sights) * 1_000, "ms")
         begun_s = time.time()
         await shelf.switch(scope_of(KEY.channel_id), "skill-00007", "off", replace(SAID, id="switch"))
         sights = await asyncio.gather(*map(next_sight, readers))
         last_s = max(sight.at_s for sight in sights) - begun_s
         verdicts.tell(f"a switch, until {len(readers)} processes see it", last_s, GOALS["change"], "s")
-        show("  its loop held, at most", max(sight.held_s for sight in sights) * 1_000, "ms")
 
 
 async def bench(count: int, readers: int, pace: int, seed: int) -> None:
@@ -228,7 +226,7 @@ async def bench(count: int, readers: int, pace: int, seed: int) -> None:
         write_skills(folder, count, seed)
         async with world() as here:
             here.configure(skills={"folder": str(folder)})
-            await pack(here, load(here.settings), folder, count)
+            await pack(here, load(here.settings), folder, count, verdicts)
         async with world() as here:
             os.sched_setaffinity(0, {other_core()})  # the gateway has the first core for itself
             await publish_under_load(here, folder, empty, Pace(pace, slack_events(seed)), verdicts)
@@ -247,8 +245,8 @@ async def bench(count: int, readers: int, pace: int, seed: int) -> None:
             assert sight.skills >= count, sight
             show("a worker's first look: wall", sight.took_s, "s")
             show("  CPU", sight.cpu_s, "s")
-            show("  memory more", sight.memory_mb, "MB")
-            show("  its loop held, at most", sight.held_s * 1_000, "ms")
+            verdicts.tell("  memory more", sight.memory_mb, GOALS["memory"], "MB")
+            verdicts.tell("  its loop held, at most", sight.held_s * 1_000, GOALS["held"], "ms")
             os.sched_setaffinity(0, {measured_core()})
             await unchanged(here, loaded)
             watching += [reader(number) for number in range(1, readers)]
