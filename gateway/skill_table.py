@@ -23,6 +23,8 @@ from skills.visible import visible
 Mark = Literal["●", "○", "✗"]
 NONE: Final = "–"
 HEADINGS: Final = ("", "id", "tier", "trust", "version", "summary")
+SUMMARY_MAX: Final = 200
+"""Characters of a description that a chat's list may show."""
 SUMMARY_MIN: Final = 20
 """Columns: with less a summary says nothing beside its row."""
 _INDENT: Final = "   "
@@ -68,27 +70,26 @@ def rows(library: Library, catalogue: Catalogue, why_not: str) -> list[Row]:
     return [row for _, row in sorted(found, key=lambda one: (one[0], one[1].mark))]
 
 
-def rows_here(here: Here, language: str, *, unlisted: bool) -> list[Row]:
-    """All skills as they are in one channel, bundles that wait too. What is not in force says why, in that language.
+def all_here(here: Here, *, unlisted: bool) -> list[Skill | Fault]:
+    """Everything that is or was meant as a skill in a channel, by id; bundles that wait too.
 
-    `unlisted`: with those that the channel's profile does not list.
+    `unlisted`: with what the channel's profile does not list.
     """
-    found = [(key, _row_here(here, skill, language)) for key, skill in here.library.skills.items()]
-    found += [(key, _row_here(here, skill, language)) for key, skill in here.waiting.items()]
-    found += [
-        (
-            ids.key(fault.id),
-            Row("✗", _one_line(fault.id or fault.place.name), fault.tier, why=_why_in(fault, language)),
-        )
-        for fault in here.library.faults
-    ]
-    listed = [one for one in found if unlisted or here.fits(one[0])]
-    return [row for _, row in sorted(listed, key=lambda one: (one[0], one[1].mark))]
+    found: list[Skill | Fault] = [*here.library.skills.values(), *here.waiting.values(), *here.library.faults]
+    keyed = [(ids.key(one.id), isinstance(one, Fault), at) for at, one in enumerate(found)]
+    return [found[at] for key, _, at in sorted(keyed) if unlisted or here.fits(key)]
+
+
+def row_here(here: Here, one: Skill | Fault, language: str) -> Row:
+    """As it is in a channel. What is not in force says why, in that language."""
+    if isinstance(one, Fault):
+        return Row("✗", _one_line(one.id or one.place.name), one.tier, why=_why_in(one, language))
+    return _row_here(here, one, language)
 
 
 def _row_here(here: Here, skill: Skill, language: str) -> Row:
     verdict = may(None, here, SkillUse(skill, "load"))
-    summary = "" if verdict.reason == "profile" else _one_line(skill.head.summary)
+    summary = "" if verdict.reason == "profile" else _one_line(skill.head.summary[:SUMMARY_MAX])
     why = (
         ""
         if verdict.reason == "allowed"

@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import heapq
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -111,15 +111,20 @@ class Catalogue:
         """The ids that come closest, whichever of their parts is meant."""
         if not self._by_key:
             return "There are no skills in this channel."
-
-        pairs = _pairs(wanted)
-        likely = heapq.nsmallest(20, self._by_key, key=lambda key: (-len(pairs & _pairs(key)), key))
-
-        def likeness(key: str) -> float:
-            return max(difflib.SequenceMatcher(None, wanted, one).ratio() for one in (key, key.rpartition("/")[2]))
-
-        nearest = sorted(likely, key=lambda key: (-likeness(key), key))[:3]
+        nearest = closest(wanted, self._by_key)
         return f"The closest ids are: {', '.join(self._by_key[key].id for key in nearest)}."
+
+
+def closest(wanted: str, keys: Iterable[str], most: int = 3) -> list[str]:
+    """Of many keys of ids the ones that are most like `wanted`, whichever of their parts is meant, best first."""
+    pairs = _pairs(wanted)
+    likely = heapq.nsmallest(20, keys, key=lambda key: (-len(pairs & _pairs(key)), key))
+    return sorted(likely, key=lambda key: (-likeness(wanted, key), key))[:most]
+
+
+def likeness(wanted: str, key: str) -> float:
+    """From 0 to 1."""
+    return max(difflib.SequenceMatcher(None, wanted, one).ratio() for one in (key, key.rpartition("/")[2]))
 
 
 def _pairs(text: str) -> set[str]:

@@ -33,8 +33,11 @@ WIDE: Final = 160
 """Columns where nothing is known of the terminal, as in a pipe."""
 
 
-IN_FORCE: Final = ("on", "off", "trust", "add", "remove", "reload", "notes", "approve", "reject")
-"""What changes skills in force, in Redis."""
+IN_FORCE: Final = {
+    **dict.fromkeys(("on", "off", "trust", "add", "remove", "reload"), "gateway.cli.shelf"),
+    **dict.fromkeys(("notes", "approve", "reject"), "gateway.cli.notes"),
+}
+"""What is done to skills in force and their notes, in Redis, and the modules that do it."""
 
 
 _EXAMPLES: Final = """\b
@@ -55,7 +58,7 @@ class _Skills(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in IN_FORCE:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(_in_force(), cmd_name)
+        command: click.Command = getattr(importlib.import_module(IN_FORCE[cmd_name]), cmd_name)
         return command
 
 

@@ -10,15 +10,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from config.settings import SkillsSettings
 from gateway import access
-from gateway.access import CHANNEL, NEEDS_ROLE, CommandUse, Here, Reason, SkillUse, person_of
+from gateway.access import CHANNEL, NEEDS_ROLE, CommandUse, Here, SkillUse, person_of
 from gateway.events import Actor
 from gateway.shelf import naming
-from gateway.shelf.decisions import ORG, Installed, Switch, scope_of
+from gateway.shelf.decisions import ORG, Switch, scope_of
 from gateway.shelf.naming import Meant, Several, Unknown
+from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Switched, Trusted
 from gateway.shelf.shelf import Changed, NobodyPacks, Said, Shelf
 from gateway.shelf.snapshot import Snapshot
 from gateway.shelf.stock import Gone
@@ -26,26 +27,16 @@ from skills import contents, document, folders, ids, index, lint
 from skills.bundles import BrokenBundle
 from skills.document import BrokenSkill
 from skills.findings import Finding
-from skills.folders import Fault, Skill
-from skills.index import Index
-from skills.summary import Change, changes
+from skills.folders import Skill
+from skills.summary import changes
 from skills.zips import from_zip
 
 OPERATOR: Final = "operator"
 COMMAND_LINE: Final = "the command line"
 """The rule by which an operator may do everything."""
-DIGITS: Final = 12
-"""How many digits of a hash people are shown: enough to tell two bundles apart."""
 DIGITS_MIN: Final = 6
-
-
-class Refusal(Exception):
-    """It was not done. `kind` is a fixed word, `values` are what there is to say about it."""
-
-    def __init__(self, kind: str, /, **values: Any) -> None:
-        super().__init__(kind)
-        self.kind = kind
-        self.values = values
+KEPT_FROM: Final = frozenset({"hidden", "hidden_file", "note_waits"})
+"""Kinds of refusals of what others may see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,81 +50,6 @@ class By:
     """None: the operator, on the command line."""
     look: Callable[[], Awaitable[Here]] = field(kw_only=True)
     """Where it is to hold, afresh each time: a channel, or the whole organisation (without a `room`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Switched:
-    id: str
-    to: Switch
-    reason: Reason
-    """What keeps it out all the same, else `allowed`."""
-    rule: str
-    is_gone: bool = False
-    """There is nothing of this id now but its switch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trusted:
-    id: str
-    hash: str
-    behind: str = ""
-    """The tier of the skill in whose place it stands now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Added:
-    id: str
-    hash: str
-    version: str
-    is_trusted: bool
-    findings: tuple[Finding, ...] = ()
-    replaces: Installed | None = None
-    in_force: Skill | None = None
-    """What answers to the id while the bundle waits."""
-    approvers: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    id: str
-    hash: str
-    back: Skill | None = None
-    """What answers to the id now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reloaded:
-    """What the folders hold now."""
-
-    changes: tuple[Change, ...]
-    """Since the reload before this one."""
-    on: int
-    total: int
-    index: Index
-    budget_tokens: int
-    faults: tuple[Fault, ...]
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    skill: Skill
-    reason: Reason
-    rule: str
-    findings: tuple[Finding, ...]
-    raw: bytes
-    """Of the file that was asked for."""
-    path: str
-    behind: tuple[Skill, ...] = ()
-    faults: tuple[Fault, ...] = ()
-    """Why a newer version of it is not in force."""
-    other: Skill | None = None
-    """The other one of this id: what is in force while this bundle waits."""
-
-    @property
-    def digits(self) -> str:
-        """What tells it from other bytes, for whoever is going to trust it."""
-        return self.skill.hash[:DIGITS]
 
 
 @dataclass(frozen=True)
@@ -289,7 +205,9 @@ class Acts:
         )
 
     async def refused(self, command: str, thing: str, refusal: Refusal) -> None:
-        """Keep in the audit log that somebody wanted this."""
+        """Keep in the audit log that somebody wanted this. Who only looked for what is not there leaves no line."""
+        if command not in NEEDS_ROLE and refusal.kind not in KEPT_FROM:
+            return
         here = await self.by.look()
         rule = str(refusal.values.get("rule") or refusal.kind)
         await self.shelf.note(

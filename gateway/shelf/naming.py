@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from config.checks import nearest
 from gateway.access import Here
 from gateway.shelf.decisions import Installed
 from skills import ids
 from skills.folders import Fault, Skill
+from skills.library import closest, likeness
+
+LIKE_MIN: Final = 0.6
+"""What is less like a name was hardly meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,5 @@ def _same(installed: Installed | None, key: str) -> Installed | None:
 
 
 def _closest(wanted: str, there: dict[str, str]) -> str | None:
-    last = {key.rpartition("/")[2]: id_ for key, id_ in there.items()}
-    close = nearest(wanted, [*there, *last])
-    return (there.get(close) or last[close]) if close else None
+    best = next(iter(closest(wanted, there, most=1)), None)
+    return there[best] if best and likeness(wanted, best) >= LIKE_MIN else None

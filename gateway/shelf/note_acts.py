@@ -10,8 +10,9 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from gateway.access import Here
-from gateway.shelf.acts import Acts, Refusal
+from gateway.shelf.acts import Acts
 from gateway.shelf.notes import EVERYWHERE, Change, Changed, Decided, Full, NoNote, Notes
+from gateway.shelf.outcomes import Refusal
 from skills.notes import Note
 
 LISTED_MAX: Final = 40

@@ -16,8 +16,9 @@ from gateway.commands.skill.answers import quoted
 from gateway.events import Attachment
 from gateway.phrases import say
 from gateway.platforms import NotDownloaded
-from gateway.shelf.acts import Acts, By, Refusal
+from gateway.shelf.acts import Acts, By
 from gateway.shelf.note_acts import NoteActs
+from gateway.shelf.outcomes import Refusal
 from skills import ids
 from skills.document import NAME as SKILL_MD
 from skills.folders import BUNDLE_MAX_BYTES

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 from gateway.access import Here
 from gateway.commands.skill.listing import fenced
 from gateway.phrases import say
-from gateway.shelf.acts import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Switched, Trusted
 from gateway.shelf.cards import card
 from gateway.shelf.note_acts import Listed
+from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Switched, Trusted
 from gateway.skill_table import version_of
 from skills.findings import Finding
 from skills.folders import Fault, Skill

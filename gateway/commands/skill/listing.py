@@ -10,7 +10,7 @@ from gateway.access import Here
 from gateway.markdown import MEASURES, Measure
 from gateway.phrases import say
 from gateway.platforms import Capabilities
-from gateway.skill_table import HEADINGS, behind_here, lay_out, rows_here
+from gateway.skill_table import HEADINGS, all_here, behind_here, lay_out, row_here
 from skills import ids
 
 ROWS_MAX: Final = 300
@@ -19,10 +19,10 @@ ROWS_MAX: Final = 300
 
 def told(here: Here, language: str, chat: Capabilities, word: str = "", *, unlisted: bool) -> str:
     """Markdown. `unlisted`: with skills that the channel's profile does not list. `word`: only ids that hold it."""
-    every = rows_here(here, language, unlisted=unlisted)
+    every = all_here(here, unlisted=unlisted)
     fits = ids.fitting([f"*{word}*"]).fullmatch
-    found = [row for row in every if fits(ids.key(row.id))]
-    rows = found[:ROWS_MAX]
+    found = [one for one in every if fits(ids.key(one.id))]
+    rows = [row_here(here, one, language) for one in found[:ROWS_MAX]]
     headings = ("", *(say(f"skill.list.{name}", language) for name in HEADINGS[1:]))
     pieces = lay_out(rows, chat.columns, headings) if rows else []
     is_table = bool(pieces) and len(pieces) > len(rows)

@@ -363,6 +363,14 @@ async def test_what_is_off_is_shown_only_to_who_may_switch_or_trust(world: World
         assert "name: web-access" in await world.told("/skill show web-access", actor)
 
 
+async def test_only_who_may_not_leaves_a_line_by_looking(world: World) -> None:
+    await world.say("/skill show nothing", MAX)
+    assert await world.audit() == []
+    await world.say("/skill off skill-writing")
+    await world.say("/skill show skill-writing", MAX)
+    assert [line["what"] for line in await world.audit()] == ["skill off", "skill show refused"]
+
+
 async def test_another_file_is_shown_to_who_looks_after_skills(world: World) -> None:
     path = "references/site-patterns/github.com.md"
     assert "github" in await world.told(f"/skill show web-access {path.upper()}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.shelf.acts import Refusal
 from gateway.shelf.note_acts import until
+from gateway.shelf.outcomes import Refusal
 from tests.gateway.commands.world import ANA, DEV, LI, MAX, NOW_MS, OPS, World
 
 FILE = "references/x.md"

@@ -1,0 +1,100 @@
+"""Outcomes: what came of an act about skills, as values. Words are found by whoever tells it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.access import Reason
+from gateway.shelf.decisions import Installed, Switch
+from skills.findings import Finding
+from skills.folders import Fault, Skill
+from skills.index import Index
+from skills.summary import Change
+
+DIGITS: Final = 12
+"""How many digits of a hash people are shown: enough to tell two bundles apart."""
+
+
+class Refusal(Exception):
+    """It was not done. `kind` is a fixed word, `values` are what there is to say about it."""
+
+    def __init__(self, kind: str, /, **values: Any) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.values = values
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    id: str
+    to: Switch
+    reason: Reason
+    """What keeps it out all the same, else `allowed`."""
+    rule: str
+    is_gone: bool = False
+    """There is nothing of this id now but its switch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    id: str
+    hash: str
+    behind: str = ""
+    """The tier of the skill in whose place it stands now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    id: str
+    hash: str
+    version: str
+    is_trusted: bool
+    findings: tuple[Finding, ...] = ()
+    replaces: Installed | None = None
+    in_force: Skill | None = None
+    """What answers to the id while the bundle waits."""
+    approvers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    id: str
+    hash: str
+    back: Skill | None = None
+    """What answers to the id now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What the folders hold now."""
+
+    changes: tuple[Change, ...]
+    """Since the reload before this one."""
+    on: int
+    total: int
+    index: Index
+    budget_tokens: int
+    faults: tuple[Fault, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    skill: Skill
+    reason: Reason
+    rule: str
+    findings: tuple[Finding, ...]
+    raw: bytes
+    """Of the file that was asked for."""
+    path: str
+    behind: tuple[Skill, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    """Why a newer version of it is not in force."""
+    other: Skill | None = None
+    """The other one of this id: what is in force while this bundle waits."""
+
+    @property
+    def digits(self) -> str:
+        """What tells it from other bytes, for whoever is going to trust it."""
+        return self.skill.hash[:DIGITS]
