@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.access import NEEDS_ROLE
+from gateway.access import NEEDS_ROLE, Here
 from gateway.commands.skill import SUBS
+from gateway.shelf.acts import Acts, By
+from gateway.shelf.outcomes import Refusal
 from gateway.shelf.shelf import Said as ShelfSaid
 from gateway.store import Store
 from tests.gateway.commands.world import ANA, DEV, LI, MAX, OPS, World, skill_md, zipped
@@ -376,6 +378,42 @@ async def test_another_file_is_shown_to_who_looks_after_skills(world: World) -> 
     assert "github" in await world.told(f"/skill show web-access {path.upper()}")
     assert "for those who may" in await world.told(f"/skill show web-access {path}", MAX)
     assert "has no file" in await world.told("/skill show web-access references/../SKILL.md")
+
+
+async def test_show_of_what_can_not_be_read_says_why(world: World) -> None:
+    folder = write(world.org, "standup")
+    (folder / "SKILL.md").write_text("---\nname: x\n")
+    await world.packer.step()
+    told = await world.told("/skill show standup", MAX)
+    assert "`SKILL.md line 1: no closing ---`" in told
+    assert str(world.org) not in told, "where it lies on the machine is nobody's business"
+    shutil.rmtree(folder)
+    await world.packer.step()
+    await world.say("/skill off web-access")
+    assert "There is no skill `standup`" in await world.told("/skill show standup")
+
+
+async def test_where_the_switches_can_not_be_read_nothing_is_done(world: World) -> None:
+    await world.store.redis.hset(f"{world.store.layout.skills_root}:org", mapping={"x:odd": "1", "rev": "9"})
+    for command in ("list", "off web-access", "show web-access"):
+        assert "can't be read" in await world.told(f"/skill {command}")
+    assert [line["what"] for line in await world.audit()] == ["skill off refused"]
+
+
+async def test_a_bundle_that_somebody_exchanged_meanwhile_is_not_trusted(world: World) -> None:
+    await add(world)
+    other = world.another_shelf()
+    before = await other.here(DEV, world.loaded)
+    await add(world, {**CHECKLIST, "references/examples.md": "two"})
+    acts = Acts(other, world.loaded.settings.skills, By("t", 0, LI, look=lambda: _now(before)))
+    with pytest.raises(Refusal) as caught:
+        await acts.trust("pr-checklist")
+    assert caught.value.kind == "changed"
+    assert "pr-checklist" not in await world.ids(DEV)
+
+
+async def _now(here: Here) -> Here:
+    return here
 
 
 # ---- words ----
