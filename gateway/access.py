@@ -145,14 +145,16 @@ class Here:
         profile, library = self.profile, self.library
         own = (self.channel_id, self.own.revision) if self.own.revision != "0" else ()
         alike = (tuple(profile.skills), tuple(profile.program_env), self.org.revision, own)
-        if alike not in self.catalogues:
+        made = self.catalogues.pop(alike, None)
+        if made is None:
             allowed = {
                 key: skill
                 for key, skill in library.skills.items()
                 if _reason(self, SkillUse(skill, "load")) == "allowed"
             }
-            self.catalogues[alike] = Catalogue(allowed, library.owners)
-        return self.catalogues[alike]
+            made = Catalogue(allowed, library.owners)
+        self.catalogues[alike] = made  # behind those that were not asked for since
+        return made
 
     def find(self, name: str) -> Skill:
         """The skill that a name means here, a waiting one too. Raises `SkillNotFound`, which tells of nothing that is

@@ -38,6 +38,8 @@ from skills.needs import unmet
 logger = logging.getLogger(__name__)
 
 CHANNELS_KEPT: Final = 10_000
+SKILLS_KEPT: Final = 1_000_000
+"""Channels with decisions of their own have catalogues of their own, of 20 to 40 bytes a skill: all of them together."""
 TELL_S: Final = 60.0
 RELOAD_WAIT_S: Final = 8.0
 RELOAD_LOOK_S: Final = 0.1
@@ -121,6 +123,7 @@ class Shelf:
             made_of = (base, loaded, seen.org, seen.own)
             before, known = self._heres.get(key.channel_id, ((), None))
             if known and all(map(operator.is_, before, made_of)):
+                self._heres.move_to_end(key.channel_id)
                 return known
             library, waiting = await self.stock.with_channel(seen.own)
         except (Refused, ValueError) as error:
@@ -128,6 +131,7 @@ class Shelf:
             made_of = ()
         if made_of and self._catalogues[0] is not base:
             self._catalogues = (base, {})
+            self._heres.clear()  # no snapshot is kept for the sake of a channel where nobody writes
         here = Here(
             room=f"{key.connection}/{key.channel}",
             channel_id=key.channel_id,
@@ -144,9 +148,17 @@ class Shelf:
         )
         if made_of:
             self._heres[key.channel_id] = (made_of, here)
-            if len(self._heres) > CHANNELS_KEPT:
-                self._heres.popitem(last=False)
+            self._heres.move_to_end(key.channel_id)
+            self._forget(min(CHANNELS_KEPT, SKILLS_KEPT // max(1, len(library.skills))))
         return here
+
+    def _forget(self, kept: int) -> None:
+        """What was not used for longest, beyond so many."""
+        while len(self._heres) > kept:
+            self._heres.popitem(last=False)
+        catalogues = self._catalogues[1]
+        while len(catalogues) > kept:
+            del catalogues[next(iter(catalogues))]
 
     def _unmet(self, skill: Skill, profile: Profile) -> str | None:
         missing = unmet(skill.head, profile.program_env, self._present)

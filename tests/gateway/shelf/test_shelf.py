@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import weakref
 from pathlib import Path
 
 import pytest
 
 from gateway.access import SkillUse, may
+from gateway.conversation.key import ConversationKey
 from gateway.shelf import shelf as shelves
 from gateway.shelf.decisions import ORG, scope_of
 from gateway.shelf.shelf import Changed, NobodyPacks
@@ -118,6 +120,45 @@ async def test_equal_channels_share_a_catalogue_and_an_unchanged_one_is_the_same
     await world.shelf.switch(HERE, "report", "off", world.said())
     assert (await world.here()).catalogue is not first.catalogue
     assert (await world.here(DEV)).catalogue is other.catalogue
+
+
+async def test_channels_are_kept_as_long_as_their_catalogues_are_not_too_large_together(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rooms = [ConversationKey("slack-main", f"C-{number}") for number in range(3)]
+    for room in rooms:
+        await world.shelf.switch(scope_of(room.channel_id), "report", "off", world.said())
+    size = len((await world.here()).library.skills)
+    monkeypatch.setattr(shelves, "SKILLS_KEPT", 2 * size)
+    first, second, third = [(await world.here(room)).catalogue for room in rooms]
+    assert (await world.here(rooms[2])).catalogue is third
+    assert (await world.here(rooms[1])).catalogue is second
+    assert (await world.here(rooms[0])).catalogue is not first
+    assert (await world.here(rooms[1])).catalogue is second, "the one that was used last is kept"
+    assert (await world.here(OPS)).catalogue
+    assert (await world.here(rooms[2])).catalogue is not third
+
+
+async def test_a_catalogue_that_channels_share_outlives_those_of_single_channels(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = [ConversationKey("slack-main", f"C-{number}") for number in range(2)]
+    for room in alone:
+        await world.shelf.switch(scope_of(room.channel_id), "report", "off", world.said())
+    shared = await world.here(DEV)
+    monkeypatch.setattr(shelves, "SKILLS_KEPT", 2 * len(shared.library.skills))
+    late = ConversationKey("slack-main", "C-9")
+    seen = [(await world.here(room)).catalogue for room in (DEV, alone[0], OPS, alone[1], late)]
+    assert [one is shared.catalogue for one in seen] == [True, False, True, False, True]
+
+
+async def test_an_old_snapshot_is_not_kept_for_a_channel_where_nobody_writes(world: World) -> None:
+    old = weakref.ref((await world.here(DEV)).library)
+    assert old() is not None
+    write(world.root, "third")
+    await world.publish()
+    assert "third" in await world.names(OPS)
+    assert old() is None
 
 
 async def test_a_bundle_waits_until_its_very_bytes_are_trusted(world: World) -> None:
