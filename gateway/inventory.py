@@ -63,10 +63,11 @@ def unknown(draft: Draft) -> Iterator[Problem]:
                 wanted = f"there are: {', '.join(tools)}"
                 yield source.problem(("tools", index), f"there is no tool {tool!r}", wanted, nearest(tool, tools))
         for index, pattern in _texts(source.tree.get("skills")) if library else ():
-            if library and "*" not in pattern and not _has(library, pattern):
-                ids = [skill.id for skill in library.skills.values()]
+            # What resembles no skill may be one that somebody will add to a channel; what resembles one is a slip.
+            ids = [skill.id for skill in library.skills.values()] if library else []
+            if library and "*" not in pattern and not _has(library, pattern) and (meant := nearest(pattern, ids)):
                 what, wanted = f"there is no skill {pattern!r}", "wanted: the id of a skill, or a pattern with *"
-                yield source.problem(("skills", index), what, wanted, nearest(pattern, ids))
+                yield source.problem(("skills", index), what, wanted, meant)
         for index, pattern in _texts(source.tree.get("programs")) if library else ():
             if library and _without_program(library, pattern):
                 ids = [skill.id for skill in library.skills.values() if skill.program]

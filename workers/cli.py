@@ -60,6 +60,11 @@ async def _work(loaded: Loaded, concurrency: int) -> None:
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     bell = open_bell(rq_url, settings.rq, wait_s=BELL_WAIT_S)
     registration = Registration(rq_url, settings.rq.queue, name)
+
+    def show(held: int) -> None:
+        setproctitle(f"deskmate worker {name}: {held} of {concurrency}")
+
+    show(0)  # before anybody is told that it is there
     on_stop_signals(_cancel_current())
     try:
         async with open_desk(loaded, url, name) as desk:
@@ -72,7 +77,7 @@ async def _work(loaded: Loaded, concurrency: int) -> None:
                 bury=desk.bury,
                 concurrency=concurrency,
                 grace_s=settings.worker.grace_s,
-                show=lambda held: setproctitle(f"deskmate worker {name}: {held} of {concurrency}"),
+                show=show,
             )
             on_stop_signals(runner.drain)
             log(logger, "worker ready", worker=name, concurrency=concurrency)
