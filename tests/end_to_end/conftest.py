@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,11 +76,18 @@ class Stage:
         return [message.text for message in self.slack.messages if message.bot_id]
 
 
-@pytest.fixture
-async def stage(tmp_path: Path, redis_url: str) -> AsyncIterator[Stage]:
+@asynccontextmanager
+async def staged(folder: Path, redis_url: str) -> AsyncIterator[Stage]:
+    """The stand-ins, and a deployment of which nothing runs yet."""
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(FakeModel())
         slack = await stack.enter_async_context(SlackTwin())
         environment = {"MODEL_KEY": KEY, "SLACK_SECRET": SIGNING_SECRET, "SLACK_TOKEN": BOT_TOKEN}
-        deskmate = await stack.enter_async_context(Deployment(tmp_path, redis_url, {}, environment))
+        deskmate = await stack.enter_async_context(Deployment(folder, redis_url, {}, environment))
         yield Stage(deskmate, model, slack)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, redis_url: str) -> AsyncIterator[Stage]:
+    async with staged(tmp_path, redis_url) as stage:
+        yield stage

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from typing import Final
 
 import pytest
 import pytest_asyncio
 
-from tests.end_to_end.conftest import Stage
+from tests.end_to_end.conftest import staged
 from tests.end_to_end.stories.world import World, opened
-from tests.harness.deployment import Deployment
-from tests.harness.fake_model import KEY, FakeModel
-from tests.harness.slack_twin import BOT_TOKEN, SIGNING_SECRET, SlackTwin
 
 WAITER: Final = "等人的日报"
 """A program that may use the network, which is granted by id: so that a test can hold it."""
@@ -26,13 +22,11 @@ async def deployed(
 ) -> AsyncIterator[World]:
     """The processes, which all tests of one story use."""
     folder = tmp_path_factory.mktemp(request.path.stem)
-    async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(FakeModel())
-        slack = await stack.enter_async_context(SlackTwin())
-        environment = {"MODEL_KEY": KEY, "SLACK_SECRET": SIGNING_SECRET, "SLACK_TOKEN": BOT_TOKEN}
-        deskmate = await stack.enter_async_context(Deployment(folder, redis_url, {}, environment))
-        stage = Stage(deskmate, model, slack)
-        yield await stack.enter_async_context(opened(stage, folder, random.Random(), programs={"network": [WAITER]}))
+    async with (
+        staged(folder, redis_url) as stage,
+        opened(stage, folder, random.Random(), programs={"network": [WAITER]}) as world,
+    ):
+        yield world
 
 
 @pytest.fixture

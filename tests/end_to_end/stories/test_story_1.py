@@ -30,6 +30,13 @@ def rows(listed: str, name: str) -> list[str]:
     return [line for line in listed.split("\n") if re.match(rf"[●○✗]\s+{re.escape(name)}(\s|$)", line)]
 
 
+async def restart_gateway(world: World) -> None:
+    deskmate = world.stage.deskmate
+    gateway = next(one for one in deskmate.running if one.name == "gateway")
+    await gateway.stop()
+    await deskmate.start_gateway()
+
+
 async def test_a_copy_takes_the_place_of_the_shipped_one_and_goes_again(world: World) -> None:
     room = world.room()
     admin, talk, running = world.talk(room), world.talk(room), world.talk(room)
@@ -73,6 +80,8 @@ async def test_a_copy_takes_the_place_of_the_shipped_one_and_goes_again(world: W
     assert "SKILL.md" in broken
     assert re.search(r"line 1|第 1 行", broken)
     assert "---" in broken
+    await restart_gateway(world)  # the next process never saw the copy that worked
+    await admin.say(ANA, "/skill reload")
     turn = await world.talk(room).say(MAX, "再看一下", LOAD, says("看过了。"))
     assert told in index(turn.asked[0])["web-access"]
     assert password in guidance(turn.asked[1])[0]
