@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import secrets
 from typing import Any
@@ -18,15 +17,11 @@ from gateway.shelf.shelf import Said, Shelf
 from gateway.store import Layout, open_store
 from skills.bundles import Cache
 from tests.end_to_end.conftest import Stage
+from tests.end_to_end.requests import breaks
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says
 
 BODY = f"canary-{secrets.token_hex(6)}"
-
-
-def broken(asked: list[Asked]) -> int:
-    """How many requests do not begin with all of the one before, but for the brackets that close its last message."""
-    return sum(not after.body.startswith(before.body[: -len(b"]}]}")]) for before, after in itertools.pairwise(asked))
 
 
 async def counted(stage: Stage) -> dict[str, int]:
@@ -82,7 +77,7 @@ async def test_loads_and_a_steer_only_append_and_each_break_is_counted_once(stag
     await stage.slack.say(stage.hook, "again", thread_ts=first.ts)
     await stage.slack.until(lambda: "second" in stage.posts())
     assert len(stage.model.asked) == 6
-    assert broken(stage.model.asked) == 0
+    assert breaks(stage.model.asked) == 0
     assert await counted(stage) == {}
     assert (
         where(stage.model.asked[-1])
@@ -104,7 +99,7 @@ async def test_loads_and_a_steer_only_append_and_each_break_is_counted_once(stag
     await stage.slack.until(lambda: "fourth" in stage.posts())
     assert BODY not in stage.model.asked[-1].body.decode()
     assert await counted(stage) == {"break": 2, "break:unloaded": 1, "break:cleared": 1}
-    assert broken(stage.model.asked) == 2
+    assert breaks(stage.model.asked) == 2
 
 
 @pytest.mark.parametrize("delivery", ["message", "tool_result", "next_turn"])
@@ -155,4 +150,4 @@ async def test_a_skill_that_is_switched_off_leaves_what_is_sent_and_a_line_says_
     await stage.slack.until(lambda: "fourth" in stage.posts())
     assert stage.model.asked[-1].body.decode().count(BODY) == (delivery != "next_turn")
     assert await counted(stage) == {"break": 2, "break:off": 1, "break:prompt": 2}
-    assert broken(stage.model.asked) == 2
+    assert breaks(stage.model.asked) == 2

@@ -8,26 +8,12 @@ from typing import Any
 
 from skills.index import tokens
 from tests.end_to_end.conftest import Stage
+from tests.end_to_end.requests import results, system, tools
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says
 from tests.skills.test_library import write
 
 BUDGET_TOKENS = 2_000
-
-
-def results(asked: Asked) -> list[str]:
-    blocks = [
-        block for one in asked.request["messages"] if isinstance(one["content"], list) for block in one["content"]
-    ]
-    return [block["content"] for block in blocks if block["type"] == "tool_result"]
-
-
-def system(asked: Asked) -> str:
-    return str(asked.request["system"][0]["text"])
-
-
-def tools(asked: Asked) -> list[str]:
-    return [tool["name"] for tool in asked.request["tools"]]
 
 
 async def test_a_skill_whose_description_is_cut_off_is_found_and_loaded(stage: Stage, tmp_path: Path) -> None:
@@ -66,7 +52,7 @@ async def test_a_skill_whose_description_is_cut_off_is_found_and_loaded(stage: S
     assert word not in system(first)
     assert tools(first)[-1] == "find_skills"
     assert {(system(one), *tools(one)) for one in others} == {(system(first), *tools(first))}
-    assert word in results(others[0])[0]
+    assert word in results(others[0])[0]["content"]
     assert f"BODY {number}" in others[1].body.decode()
 
     worker = next(one for one in stage.deskmate.running if one.name.startswith("worker"))
