@@ -35,7 +35,7 @@ async def copied(world: World) -> AsyncIterator[str]:
     """The organisation's copy of the shipped skill, with an alias; what its body says."""
     rule = world.word("先问内网 ")
     text = skill("本公司上网办法", f"做法：{rule}", alias=ALIAS, version="7.0.0")
-    world.write("web-access", text, **{"references/a.md": "A\n"})
+    world.write("web-access", text, **{"references/a.md": f"附注：{rule}\n"})
     await world.reload()
     yield rule
     shutil.rmtree(world.org / "web-access", ignore_errors=True)
@@ -54,10 +54,11 @@ async def is_off(world: World, room: str) -> bool:
 async def test_off_bites_in_the_running_turn_and_shows_from_the_next_one(world: World, copied: str) -> None:
     ops, finance = world.room(), world.room()
     talk = world.talk(ops)
-    loaded = await talk.say(MAX, "看网页", load("web-access"), says("看过了。"))
-    assert copied in texts(loaded.asked[-1])
+    other = load("web-access", file="references/a.md")
+    loaded = await talk.say(MAX, "看网页", load("web-access"), other, says("看过了。"))
+    assert texts(loaded.asked[-1]).count(copied) == 2, "its text, and a file of it"
 
-    hold, other = asyncio.Event(), load("web-access", file="references/a.md")
+    hold = asyncio.Event()
     again = [Reply(other.content, "tool_use", hold=hold), load("web-access"), load(ALIAS), says("不行了。")]
     done = await talk.begin(MAX, "再看看", *again)
     await world.stage.model.until(lambda: world.stage.model.in_flight == 1)
@@ -123,7 +124,8 @@ async def test_off_bites_in_the_running_turn_and_shows_from_the_next_one(world: 
 async def test_it_stays_off_whatever_becomes_of_its_folder(world: World, copied: str) -> None:
     room = world.room()
     admin = world.talk(room)
-    await admin.say(ANA, "/skill off web-access")
+    called = world.words.choice(["WEB-Access", widened("web-access"), ALIAS])
+    assert "web-access" in (await admin.say(ANA, f"/skill off {called}")).reply
     assert await is_off(world, room)
     newer = skill("本公司上网办法", f"做法：{copied}，更新", alias=ALIAS, version="8.0.0")
     world.write("web-access", newer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -115,3 +116,55 @@ async def test_a_bundle_that_nobody_trusts_leaves_the_shipped_skill_in_force(wor
     assert rule in guidance(turn.asked[-1])[0]
     turn = await world.talk(world.room()).say(MAX, "看网页", load("web-access"), says("看过了。"))
     assert rule not in texts(turn.asked[-1])
+
+
+@pytest.mark.sandbox
+async def test_a_program_that_came_into_a_channel_runs_only_as_long_as_its_bytes_are_trusted(world: World) -> None:
+    room, name = world.room(), world.word("报数-")
+    first, second = world.word("first-"), world.word("second-")
+
+    def files(word: str) -> dict[str, str]:
+        main = f"def run(params):\n    return {word!r}\n"
+        return {"SKILL.md": skill("报一个数", "x"), "main.py": main, "schema.json": '{"type": "object"}'}
+
+    def program(asked: Asked) -> str | None:
+        return next((tool["name"] for tool in asked.request["tools"] if name in tool["description"]), None)
+
+    await world.talk(room).say(ANA, "/skill add", **world.zipped(name, **files(first)))
+    turn = await world.talk(room).say(MAX, "报数", says("没有。"))
+    assert program(turn.asked[0]) is None
+    await world.talk(room).say(LI, f"/skill trust {name}")
+    turn = await world.talk(room).say(MAX, "报数", says("有。"))
+    tool = program(turn.asked[0])
+    assert tool
+    assert program((await world.talk(world.room()).say(MAX, "报数", says("没有。"))).asked[0]) is None
+
+    hold, count = asyncio.Event(), len(world.asked)
+    held = Reply(calls(tool).content, "tool_use", hold=hold)
+    done = await world.talk(room).begin(MAX, "报两次", calls(tool), held, says("一次。"))
+    await world.stage.model.until(lambda: len(world.asked) == count + 2)
+    await world.talk(room).say(ANA, "/skill add", **world.zipped(name, **files(second)))
+    hold.set()
+    ran, refused = results((await done()).asked[-1])
+    assert first in ran["content"]
+    assert refused["is_error"]
+    assert not [line for line in ("first-", "second-") if line in refused["content"]]
+
+    await world.talk(room).say(LI, f"/skill trust {name}")
+    turn = await world.talk(room).say(MAX, "再报", calls(tool), says("好。"))
+    assert second in results(turn.asked[-1])[-1]["content"]
+    await world.talk(room).say(ANA, f"/skill off {name}")
+    turn = await world.talk(room).say(MAX, "再报", calls(tool), says("没有了。"))
+    assert program(turn.asked[0]) is None
+    assert results(turn.asked[-1])[-1]["is_error"]
+
+
+async def test_whoever_adds_a_bundle_is_not_the_one_who_trusts_it(world: World) -> None:
+    room, name = world.room(), world.word("own-")
+    await world.talk(room).say(ANA, "/skill add", **world.zipped(name, **{"SKILL.md": skill("Its own.", "x")}))
+    assert whispered(await world.talk(room).say(ANA, f"/skill trust {name}"))
+    assert whispered(await world.talk(room).say(LI, f"/skill remove {name}"))
+    assert name not in index((await world.talk(room).say(MAX, "?", says("!"))).asked[0])
+    lines = [line for line in await world.audit() if name in line["thing"] and "refused" in line["what"]]
+    assert [line["who"] for line in lines] == [f"slack-main/{ANA}", f"slack-main/{LI}"]
+    assert all("yaml" in line["rule"] for line in lines), "the line of the profile that decided"
