@@ -33,7 +33,7 @@ from gateway.feed import Feed
 from gateway.files import Files
 from gateway.inventory import load_checked
 from gateway.machine import Machine, PortTaken, free_port, reachable
-from gateway.noted import noted_address
+from gateway.address import noted_address
 from gateway.platforms import ConnectionRefused, Outside
 from gateway.shelf.packing import standing
 from gateway.store import Layout, Store, Unreachable, open_store

@@ -19,7 +19,7 @@ import click
 from config.settings import Settings
 from gateway.cli import Stop, pass_settings
 from gateway.machine import Machine, reachable
-from gateway.noted import noted_address
+from gateway.address import noted_address
 from gateway.platforms.webchat import CONVERSATION
 from gateway.web.client import Heard, NotReachable, Refused, Visit
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.noted import address_noted, noted_address
+from gateway.address import address_noted, noted_address
 
 
 def test_an_address_is_noted_for_the_time_of_the_block(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_an_address_is_noted_for_the_time_of_the_block(tmp_path: Path) -> None:
 
 def test_what_a_killed_one_left_behind_does_not_count(tmp_path: Path) -> None:
     script = (
-        "import os, sys; from pathlib import Path; from gateway.noted import address_noted\n"
+        "import os, sys; from pathlib import Path; from gateway.address import address_noted\n"
         "with address_noted(Path(sys.argv[1]), 'http://127.0.0.1:1'): os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=30, check=False).returncode == 9
