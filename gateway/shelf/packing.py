@@ -79,13 +79,13 @@ class Packer:
             if is_new and await self._publish(found, number):
                 self._published = found
             if wanted > done and found is self._published:
-                await self._run("done", self._name, wanted)
+                await self._run("reload_done", self._name, wanted)
         finally:
             keeping.cancel()
         return True
 
     async def _lease(self) -> Any:
-        return await self._run("pack", self._name, LEASE_MS)
+        return await self._run("lease", self._name, LEASE_MS)
 
     async def _keep_lease(self) -> None:
         """Until cancelled: to read and pack thousands of skills for the first time takes longer than one lease."""

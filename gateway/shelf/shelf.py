@@ -252,7 +252,7 @@ class Shelf:
 
     async def reload(self, said: Said) -> Seen:
         """Have the folders looked at again, and wait until that is published. Raises `NobodyPacks`, `Unreachable`."""
-        wish = await self._run("want", said.id)
+        wish = await self._run("reload_want", said.id)
         deadline_s = time.monotonic() + RELOAD_WAIT_S
         while time.monotonic() < deadline_s:
             seen = await self.look()
@@ -263,7 +263,7 @@ class Shelf:
 
     async def reloaded(self, said: Said, number: int) -> tuple[Snapshot, Snapshot]:
         """What the reload before this one told of, and what is there with this number. Raises `Unreachable`, `ValueError`."""
-        before = await self._run("reloaded", said.id, said.line("skill reload", ""), number)
+        before = await self._run("reload_told", said.id, said.line("skill reload", ""), number)
         now = await self.stock.snapshot(number)
         try:
             return await self.stock.snapshot(before), now

@@ -175,7 +175,7 @@ async def test_what_was_published_is_told_skill_by_skill(world: World, caplog: p
 async def test_thousands_are_published_only_if_all_are_there_and_all_are_kept(world: World) -> None:
     run, root = world.store.run, world.store.layout.skills_root
     names = [f"{number:064x}" for number in range(2_500)]
-    await run(script_of("gateway.shelf", "pack"), root, "one", 60_000)
+    await run(script_of("gateway.shelf", "lease"), root, "one", 60_000)
     await asyncio.gather(*(run(script_of("gateway.shelf", "put"), root, one, b"x") for one in names[:-1]))
 
     async def publish() -> tuple[bytes, int]:

@@ -1,4 +1,4 @@
--- pack(name, lease ms) -> 1 if we are the one who packs, snapshot, its hash, wanted, done
+-- lease(name, lease ms) -> 1 if we are the one who packs, snapshot, its hash, wanted, done
 local holder = redis.call('GET', P .. 'packer')
 if not holder then
   redis.call('SET', P .. 'packer', ARGV[1], 'PX', ARGV[2])

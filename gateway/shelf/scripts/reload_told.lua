@@ -1,4 +1,4 @@
--- reloaded(id, said, snapshot) -> the snapshot that the reload before this one told of
+-- told(id, said, snapshot) -> the snapshot that the reload before this one told of
 -- That one is kept until the next reload, so that what changed on its own in between is told as well.
 local before = redis.call('GET', P .. 'reloaded:' .. ARGV[1])
 if before then
