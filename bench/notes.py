@@ -11,7 +11,8 @@ import time
 from contextlib import AsyncExitStack
 
 from bench._world import world
-from gateway.shelf.notes import Change, Draft, Notes
+from gateway.shelf.audit import Change
+from gateway.shelf.notes import Draft, Notes
 from gateway.store import Layout, Store, open_store
 
 CHANNEL = "c" * 26
@@ -23,7 +24,7 @@ async def add(store: Store, writer: int, notes: int) -> None:
     for at in range(notes):
         text = f"writer {writer} note {at:05} ".ljust(59, "x") + "\n"
         draft = Draft("bench", FILE, text, "bench", "c", "bench")
-        await Notes(store).save(Change(f"{writer} {at}", "bench/1", CHANNEL, "bench"), draft, ask=False)
+        await Notes(store).save(Change(f"{writer} {at}", "bench/1", "bench/room", CHANNEL, "bench"), draft, ask=False)
 
 
 async def main(writers: int, notes: int) -> None:

@@ -42,16 +42,17 @@ from bench._world import (
 from bench.skills import write_skills
 from config.loading import Loaded, load
 from config.rules import rule_of
+from gateway.shelf.audit import Change
 from gateway.shelf.decisions import scope_of
 from gateway.shelf.packing import Packer
-from gateway.shelf.shelf import NobodyPacks, Said, Shelf
+from gateway.shelf.shelf import NobodyPacks, Shelf
 from gateway.store import Store
 from skills import document
 from skills.bundles import Cache
 
 GOALS = {"change": 2.0, "p99": 40.0, "held": 50.0, "memory": 60.0}
 LOOKS = 2_000
-SAID = Said("wish", "bench/ada", "hooks/room-1", "bench")
+CHANGE = Change("wish", "bench/ada", "hooks/room-1", KEY.channel_id, "bench")
 WITHIN_S = 120.0
 
 
@@ -195,7 +196,7 @@ async def until_packer(shelf: Shelf) -> None:
     async with asyncio.timeout(WITHIN_S):
         while True:
             with suppress(NobodyPacks):
-                await shelf.reload(SAID)
+                await shelf.reload(CHANGE)
                 return
 
 
@@ -211,7 +212,7 @@ async def change_reaches_all(here: World, folder: Path, readers: list[Process], 
             verdicts.tell(f"a changed file, until {len(readers)} processes see it", last_s, GOALS["change"], "s")
         show("  a reader, CPU", statistics.median(sight.cpu_s for sight in sights) * 1_000, "ms")
         begun_s = time.time()
-        await shelf.switch(scope_of(KEY.channel_id), "skill-00007", "off", replace(SAID, id="switch"))
+        await shelf.switch(scope_of(KEY.channel_id), "skill-00007", "off", replace(CHANGE, id="switch"))
         sights = await asyncio.gather(*map(next_sight, readers))
         last_s = max(sight.at_s for sight in sights) - begun_s
         verdicts.tell(f"a switch, until {len(readers)} processes see it", last_s, GOALS["change"], "s")

@@ -10,6 +10,7 @@ from config.watching import Watched
 from gateway.access import Here, Kept, Reason, may, person_of
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor
+from gateway.shelf.audit import Change
 from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
 from gateway.shelf.stock import Gone
@@ -47,7 +48,7 @@ class Rights:
     async def refused(self, actor: Actor | None, here: Here, tool: str, rule: str) -> None:
         """Note a call that a rule forbids. Raises `Unreachable`."""
         who = person_of(here.room, actor) if actor else ""
-        await self.shelf.note(who, here.room, "tool refused", tool[:100], rule)
+        await self.shelf.audit(Change("", who, here.room, here.channel_id, rule), "tool refused", tool[:100])
 
 
 def why_withheld(here: Here, held: Held) -> Why | None:

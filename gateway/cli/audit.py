@@ -27,8 +27,8 @@ def audit(loaded: Loaded, channel: str | None, lines: int, as_json: bool) -> Non
     changed nothing.
     """
     key = key_of(loaded, channel) if channel else None
-    channels = {f"{key.connection}/{key.channel}", key.channel_id} if key else set()
-    found = do(loaded, channel, lambda there: read(there.store, channels=channels, most=lines))
+    room = f"{key.connection}/{key.channel}" if key else ""
+    found = do(loaded, channel, lambda there: read(there.store, room=room, most=lines))
     for one in found:
         click.echo(json.dumps(asdict(one), ensure_ascii=False) if as_json else _told(one))
     if not found and not as_json:

@@ -24,6 +24,7 @@ from redis.exceptions import RedisError
 from config.loading import Loaded
 from config.problems import ConfigError
 from config.settings import Settings
+from gateway.address import noted_address
 from gateway.checks import Finding, check_server
 from gateway.cli import Stop, config_option, given_config
 from gateway.connections import Opened, open_connections
@@ -33,7 +34,6 @@ from gateway.feed import Feed
 from gateway.files import Files
 from gateway.inventory import load_checked
 from gateway.machine import Machine, PortTaken, free_port, reachable
-from gateway.address import noted_address
 from gateway.platforms import ConnectionRefused, Outside
 from gateway.shelf.packing import standing
 from gateway.store import Layout, Store, Unreachable, open_store

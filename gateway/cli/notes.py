@@ -75,7 +75,7 @@ def notes_expire(loaded: Loaded, code: str, when: str, channel: str | None) -> N
     """Let a note end: WHEN is `now`, `never`, a span such as 7d or 12h, or a day such as 2027-01-31."""
 
     async def work(there: Open) -> str:
-        zone = (await there.acts.by.look()).profile.timezone
+        zone = (await there.acts.by.here()).profile.timezone
         return answers.note_ends(await there.notes.expire(code, when), zone, ENGLISH)
 
     tell(do(loaded, channel, work))

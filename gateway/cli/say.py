@@ -17,9 +17,9 @@ import aiohttp
 import click
 
 from config.settings import Settings
+from gateway.address import noted_address
 from gateway.cli import Stop, pass_settings
 from gateway.machine import Machine, reachable
-from gateway.address import noted_address
 from gateway.platforms.webchat import CONVERSATION
 from gateway.web.client import Heard, NotReachable, Refused, Visit
 

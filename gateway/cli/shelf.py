@@ -79,12 +79,12 @@ async def opened(loaded: Loaded, key: ConversationKey | None) -> AsyncIterator[O
     try:
         present = frozenset(name for name, value in environment().items() if value)
         shelf = Shelf(store, Cache(settings.data / "skills"), rule=rule_of, present=present)
-        look: Callable[[], Awaitable[Here]] = (
+        here: Callable[[], Awaitable[Here]] = (
             partial(shelf.here, key, loaded) if key else partial(shelf.everywhere, loaded)
         )
         with reading():
             seconds, microseconds = await store.redis.time()
-        by = By(f"cli {secrets.token_hex(12)}", seconds * 1_000 + microseconds // 1_000, look=look)
+        by = By(f"cli {secrets.token_hex(12)}", seconds * 1_000 + microseconds // 1_000, here=here)
         acts = Acts(shelf, settings.skills, by)
         yield Open(store, acts, NoteActs(acts, Notes(store)))
     finally:
@@ -168,7 +168,7 @@ def _switch(loaded: Loaded, name: str, channel: str | None, everywhere: bool, *,
 
     async def work(there: Open) -> str:
         done = await there.acts.switch(name, "on" if is_on else "off")
-        return answers.switched(done, await there.acts.by.look(), ENGLISH)
+        return answers.switched(done, await there.acts.by.here(), ENGLISH)
 
     tell(do(loaded, channel, work))
 
@@ -186,7 +186,7 @@ def trust(loaded: Loaded, name: str, digits: str, channel: str) -> None:
 
     async def work(there: Open) -> str:
         done = await there.acts.trust(name, digits)
-        return answers.trusted(done, await there.acts.by.look(), ENGLISH)
+        return answers.trusted(done, await there.acts.by.here(), ENGLISH)
 
     tell(do(loaded, channel, work))
 
@@ -205,7 +205,7 @@ def add(loaded: Loaded, file: Path, channel: str | None, everywhere: bool) -> No
 
     async def work(there: Open) -> str:
         done = await there.acts.add(file.name, file.read_bytes())
-        return answers.added(done, await there.acts.by.look(), ENGLISH)
+        return answers.added(done, await there.acts.by.here(), ENGLISH)
 
     tell(do(loaded, channel, work))
 
@@ -221,7 +221,7 @@ def remove(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> 
 
     async def work(there: Open) -> str:
         done = await there.acts.remove(name)
-        return answers.removed(done, await there.acts.by.look(), ENGLISH)
+        return answers.removed(done, await there.acts.by.here(), ENGLISH)
 
     tell(do(loaded, channel, work))
 

@@ -12,11 +12,11 @@ import click
 
 from config.loading import Loaded
 from config.settings import Settings
+from gateway.address import address_noted
 from gateway.cli import Stop, pass_loaded
 from gateway.embedded import AlreadyRunning, NoServer
 from gateway.logs import start_logging
 from gateway.machine import Failed, Machine, PortTaken, machine
-from gateway.address import address_noted
 
 
 def _folder(ctx: click.Context, parameter: click.Parameter, given: str | None) -> Path | None:

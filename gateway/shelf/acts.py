@@ -17,10 +17,11 @@ from gateway import access
 from gateway.access import CHANNEL, NEEDS_ROLE, CommandUse, Here, SkillUse, person_of
 from gateway.events import Actor
 from gateway.shelf import naming
+from gateway.shelf.audit import Change
 from gateway.shelf.decisions import ORG, Switch, scope_of
 from gateway.shelf.naming import Meant, Several, Unknown
 from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Switched, Trusted
-from gateway.shelf.shelf import Changed, NobodyPacks, Said, Shelf
+from gateway.shelf.shelf import NobodyPacks, OtherBundle, Shelf
 from gateway.shelf.snapshot import Snapshot
 from gateway.shelf.stock import Gone
 from skills import contents, document, folders, ids, index, lint
@@ -48,7 +49,7 @@ class By:
     at_ms: int
     actor: Actor | None = None
     """None: the operator, on the command line."""
-    look: Callable[[], Awaitable[Here]] = field(kw_only=True)
+    here: Callable[[], Awaitable[Here]] = field(kw_only=True)
     """Where it is to hold, afresh each time: a channel, or the whole organisation (without a `room`)."""
 
 
@@ -70,10 +71,10 @@ class Acts:
                 raise Refusal("off_everywhere", id=one.id)
             if not here.fits(ids.key(one.id)):
                 raise Refusal("unlisted", id=one.id, rule=here.rule("skills", one.id))
-        await self.shelf.switch(scope(here), one.id, to, self.said(here, rule))
+        await self.shelf.switch(scope(here), one.id, to, self.change(here, rule))
         if skill is None:
             return Switched(one.id, to, "allowed", "", is_gone=not one.faults and not one.installed)
-        verdict = access.may(None, await self.by.look(), SkillUse(skill, "load"))
+        verdict = access.may(None, await self.by.here(), SkillUse(skill, "load"))
         return Switched(one.id, to, verdict.reason, verdict.rule)
 
     async def trust(self, name: str, digits: str = "") -> Trusted:
@@ -89,8 +90,8 @@ class Acts:
             raise Refusal("digits", id=one.id, digits=digits, hash=skill.hash[:DIGITS], least=DIGITS_MIN)
         behind = one.skill.tier if one.skill and one.skill is not skill else ""
         try:
-            await self.shelf.trust(here.channel_id, skill, self.said(here, rule))
-        except Changed:
+            await self.shelf.trust(here.channel_id, skill, self.change(here, rule))
+        except OtherBundle:
             raise Refusal("changed", id=one.id) from None
         return Trusted(skill.id, skill.hash, behind)
 
@@ -112,8 +113,8 @@ class Acts:
         replaced = before.installed if here.room else before.everywhere
         skill = replace(skill, folder=self.shelf.stock.place(skill.hash))
         kept = {file.path: files[file.path] for file in (skill.skill_md, *skill.files.values())}
-        await self.shelf.add(scope(here), skill, kept, self.said(here, rule))
-        now = naming.meant(await self.by.look(), id_)
+        await self.shelf.add(scope(here), skill, kept, self.change(here, rule))
+        now = naming.meant(await self.by.here(), id_)
         return Added(
             skill.id,
             skill.hash,
@@ -128,39 +129,39 @@ class Acts:
     async def remove(self, name: str) -> Removed:
         """A bundle that was added. Its switch and its trust stay."""
         here, rule = await self.may("skill remove")
-        said = self.said(here, rule)
+        change = self.change(here, rule)
         try:
             one = self._find(here, name)
         except Refusal:
-            if await self.shelf.was_made(said):
+            if await self.shelf.was_made(change):
                 return Removed(name, "")
             raise
         installed = one.installed if here.room else one.everywhere
         if installed is None:
-            if await self.shelf.was_made(said):
+            if await self.shelf.was_made(change):
                 return Removed(one.id, "", one.skill)
             if one.everywhere:
                 raise Refusal("added_everywhere", id=one.id)
             raise Refusal("no_bundle", id=one.id, tier=_tier(one))
         try:
-            await self.shelf.remove(scope(here), installed, said)
-        except Changed:
+            await self.shelf.remove(scope(here), installed, change)
+        except OtherBundle:
             raise Refusal("changed", id=one.id) from None
-        return Removed(installed.id, installed.bundle, naming.meant(await self.by.look(), installed.id).skill)
+        return Removed(installed.id, installed.bundle, naming.meant(await self.by.here(), installed.id).skill)
 
     async def reload(self) -> Reloaded:
         """Have the folders looked at, and say what is otherwise than at the reload before."""
         here, rule = await self.may("skill reload")
-        said = self.said(here, rule)
+        change = self.change(here, rule)
         try:
-            seen = await self.shelf.reload(said)
+            seen = await self.shelf.reload(change)
         except NobodyPacks:
             raise Refusal("nobody_packs") from None
         try:
-            before, now = await self.shelf.reloaded(said, seen.number)
+            before, now = await self.shelf.reloaded(change, seen.number)
         except ValueError:
             before = now = Snapshot((), (), ())
-        here = await self.by.look()
+        here = await self.by.here()
         tokens = self.settings.index_max_tokens
         profile = here.profile
         laid_out = await asyncio.to_thread(index.lay_out, here.catalogue, tokens, profile.order, profile.delivery)
@@ -208,19 +209,14 @@ class Acts:
         """Keep in the audit log that somebody wanted this. Who only looked for what is not there leaves no line."""
         if command not in NEEDS_ROLE and refusal.kind not in KEPT_FROM:
             return
-        here = await self.by.look()
+        here = await self.by.here()
         rule = str(refusal.values.get("rule") or refusal.kind)
-        await self.shelf.note(
-            self.who(here), here.room, f"{command} refused", thing[:200], rule, once=f"{self.by.id} refused"
-        )
-
-    def who(self, here: Here) -> str:
-        """As the audit log names them."""
-        return person_of(here.room, self.by.actor) if self.by.actor else OPERATOR
+        change = replace(self.change(here, rule), id=f"{self.by.id} refused")
+        await self.shelf.audit(change, f"{command} refused", thing[:200])
 
     async def may(self, command: str) -> tuple[Here, str]:
         """Where it is to hold, and the rule that allows it. Raises `Refusal`."""
-        here = await self.by.look()
+        here = await self.by.here()
         rule = COMMAND_LINE
         if self.by.actor:
             verdict = access.may(self.by.actor, here, CommandUse(command))
@@ -248,8 +244,10 @@ class Acts:
                 raise Refusal("unknown_near", name=error.name, closest=error.closest) from None
             raise Refusal("unknown", name=error.name) from None
 
-    def said(self, here: Here, rule: str) -> Said:
-        return Said(self.by.id, self.who(here), here.room, rule, self.by.at_ms)
+    def change(self, here: Here, rule: str) -> Change:
+        """A change by this person, for the audit log."""
+        who = person_of(here.room, self.by.actor) if self.by.actor else OPERATOR
+        return Change(self.by.id, who, here.room, here.channel_id, rule, self.by.at_ms)
 
     async def _findings(self, skill: Skill) -> tuple[Finding, ...]:
         """Signs of harm first."""

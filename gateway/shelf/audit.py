@@ -1,4 +1,4 @@
-"""The audit log, read: who changed what about skills where, what it was before, and which rule allowed or refused it.
+"""The audit log: who changed what about skills where, what it was before, and which rule allowed or refused it.
 
 Each line is written by the script that makes the change, so that there is no change without its line.
 """
@@ -6,7 +6,6 @@ Each line is written by the script that makes the change, so that there is no ch
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +13,28 @@ from gateway.store import Store, reading
 
 PAGE: Final = 500
 """Lines that are read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Who changes something, where, and why they may."""
+
+    id: str
+    """The same whenever this very change is asked for again, after a crash or a lost answer."""
+    who: str
+    """`connection/id`, as roles name people; `operator`; empty: the model."""
+    room: str
+    """`connection/channel`; empty for the whole organisation."""
+    channel_id: str
+    """`ConversationKey.channel_id`; empty for the whole organisation."""
+    rule: str
+    """What allowed it, or refused it."""
+    at_ms: int = 0
+
+    def line(self, what: str, thing: str) -> str:
+        """What the log keeps of it, as the scripts take it: `what` is done (`skill off`) to which `thing`."""
+        said = {"who": self.who, "channel": self.room, "what": what, "thing": thing, "rule": self.rule}
+        return json.dumps(said, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +58,8 @@ class Line:
     after: str
 
 
-async def read(store: Store, *, channels: Collection[str] = (), most: int = 50) -> list[Line]:
-    """The latest lines, the oldest of them first; with `channels` only theirs. Raises `Unreachable`."""
+async def read(store: Store, *, room: str = "", most: int = 50) -> list[Line]:
+    """The latest lines, the oldest of them first; with a `room` only those of it. Raises `Unreachable`."""
     key = f"{store.layout.skills_root}:audit"
     found: list[Line] = []
     end = "+"
@@ -46,7 +67,7 @@ async def read(store: Store, *, channels: Collection[str] = (), most: int = 50) 
         with reading():
             page: Any = await store.redis.xrevrange(key, max=end, count=PAGE)
         lines = [_line(id_.decode(), fields) for id_, fields in page]
-        found += [one for one in lines if not channels or one.channel in channels]
+        found += [one for one in lines if not room or one.channel == room]
         if len(page) < PAGE:
             break
         end = f"({lines[-1].id}"

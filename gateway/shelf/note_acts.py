@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from gateway.access import Here
 from gateway.shelf.acts import Acts
-from gateway.shelf.notes import EVERYWHERE, Change, Changed, Decided, Full, NoNote, Notes
+from gateway.shelf.audit import Change
+from gateway.shelf.notes import EVERYWHERE, Decided, Full, NoNote, Notes, OtherNotes
 from gateway.shelf.outcomes import Refusal
 from skills.notes import Note
 
@@ -81,18 +81,15 @@ class NoteActs:
         try:
             if self.acts.by.actor and (await self.notes.find(here.channel_id, code)).is_everywhere:
                 raise Refusal("note_everywhere", code=code.upper())
-            return await do(self._by(here, rule))
+            return await do(self.acts.change(here, rule))
         except NoNote:
             raise Refusal("no_note", code=code) from None
         except Decided as error:
             raise Refusal("note_decided", code=error.note.code, state=error.note.state) from None
         except Full as error:
             raise Refusal("note_full", code=code, reason=str(error)) from None
-        except Changed as error:
+        except OtherNotes as error:
             raise Refusal("note_changed", code=code, note=error.note, replaces=error.replaces) from None
-
-    def _by(self, here: Here, rule: str) -> Change:
-        return Change(self.acts.by.id, self.acts.who(here), here.channel_id, rule, here.room)
 
 
 def until(when: str, now_ms: int, timezone: str) -> int | None:

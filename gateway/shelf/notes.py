@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, cast
 
+from gateway.shelf.audit import Change
 from gateway.store import Script, Store, script_of
 from skills import ids
 from skills.notes import CALL_MAX_CHARACTERS, FILE_MAX_BYTES, Note, State
@@ -37,7 +38,7 @@ class Decided(Exception):
         self.note = note
 
 
-class Changed(Exception):
+class OtherNotes(Exception):
     """What the note would take the place of is not what the approver was shown. The same again accepts it as it is now."""
 
     def __init__(self, note: Note, replaces: tuple[Note, ...]) -> None:
@@ -78,22 +79,6 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Who changes something, where, and why they may."""
-
-    key: str
-    """The same whenever this very change is asked for again."""
-    who: str
-    """As roles and the audit log name people: `slack-main/U024BE7LH`."""
-    channel: str
-    """The channel's id."""
-    rule: str
-    """What allowed it."""
-    room: str = ""
-    """`connection/channel`, for the audit log."""
-
-
-@dataclass(frozen=True, slots=True)
 class Draft:
     """What somebody wants to have written down."""
 
@@ -124,7 +109,7 @@ class Notes:
 
     async def save(self, change: Change, draft: Draft, *, ask: bool) -> Saved:
         """Store a note; with `ask` it waits for an approver. The same change again is the same note. Raises `Full`."""
-        note_id = _digest(change.channel, change.key)
+        note_id = _digest(change.channel_id, change.id)
         hashed = hashlib.sha256(draft.text.encode()).hexdigest()
         codes = _codes(note_id)
         given = {
@@ -138,10 +123,10 @@ class Notes:
         }
         verdict, *found = await self._run(
             _script("note_save"),
-            change.channel,
+            change.channel_id,
             note_id,
             self._limits_as_json,
-            _said(change, "note save", f"{draft.skill} {draft.file}"),
+            change.line("note save", f"{draft.skill} {draft.file}"),
             "pending" if ask else "kept",
             ids.skeleton(draft.skill),
             ids.key(draft.file),
@@ -165,7 +150,7 @@ class Notes:
         return _note(found)
 
     async def approve(self, change: Change, code: str) -> Note:
-        """From now on it counts. Raises `NoNote`, `Decided`, `Full`, `Changed`."""
+        """From now on it counts. Raises `NoNote`, `Decided`, `Full`, `OtherNotes`."""
         return await self._change("note_approve", "note approve", change, code)
 
     async def reject(self, change: Change, code: str) -> Note:
@@ -189,7 +174,7 @@ class Notes:
 
         Raises `NoNote`, `Decided`, `Full`.
         """
-        codes = ("A" + one for one in _codes(_digest(change.channel, code)))
+        codes = ("A" + one for one in _codes(_digest(change.channel_id, code)))
         return await self._change("note_promote", "note promote", change, code, *codes)
 
     async def read(self, channel: str, skill_id: str, path: str) -> tuple[Note, ...]:
@@ -208,19 +193,17 @@ class Notes:
         return tuple(_note(one) for one in found)
 
     async def _change(self, script: str, what: str, change: Change, code: str, *more: str) -> Note:
-        note = await self.find(change.channel, code)
-        scope, _ = _scope(change.channel, code)
-        said = _said(change, what, f"{note.skill} {note.file} {note.code}")
-        verdict, *found = await self._run(
-            _script(script), scope, note.id, self._limits_as_json, said, change.key, *more
-        )
+        note = await self.find(change.channel_id, code)
+        scope, _ = _scope(change.channel_id, code)
+        said = change.line(what, f"{note.skill} {note.file} {note.code}")
+        verdict, *found = await self._run(_script(script), scope, note.id, self._limits_as_json, said, change.id, *more)
         self._refuse(verdict, found, note.file, len(note.text.encode()))
         first, *replaced = (_note(one) for one in found)
         match verdict:
             case b"DECIDED":
                 raise Decided(first)
             case b"CHANGED":
-                raise Changed(first, tuple(replaced))
+                raise OtherNotes(first, tuple(replaced))
         return first
 
     def _refuse(self, verdict: bytes, found: Sequence[Any], file: str, size: int) -> None:
@@ -251,17 +234,6 @@ class Notes:
 
 def _script(name: str) -> Script:
     return script_of("gateway.shelf", "note", name)
-
-
-def _said(change: Change, what: str, thing: str) -> str:
-    said = {
-        "who": change.who,
-        "channel": change.room or change.channel,
-        "what": what,
-        "thing": thing,
-        "rule": change.rule,
-    }
-    return json.dumps(said, ensure_ascii=False)
 
 
 def _scope(channel: str, code: str) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import operator
 import time
@@ -17,6 +16,7 @@ from config.profiles import Profile
 from gateway.access import Here
 from gateway.conversation.key import ConversationKey
 from gateway.logs import log
+from gateway.shelf.audit import Change
 from gateway.shelf.decisions import (
     Decisions,
     Installed,
@@ -53,27 +53,8 @@ class NoBundle(Exception):
     """Redis does not hold the bundle that is to be added."""
 
 
-class Changed(Exception):
+class OtherBundle(Exception):
     """Another bundle has taken the place of the one that was meant."""
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """Who changes something, for the audit log."""
-
-    id: str
-    """The same when the same change is tried again."""
-    who: str
-    """`connection/id`, or `operator`."""
-    room: str
-    """`connection/channel`; empty for the whole organisation."""
-    rule: str
-    """What allowed it."""
-    at_ms: int = 0
-
-    def line(self, what: str, thing: str) -> str:
-        told = {"who": self.who, "channel": self.room, "what": what, "thing": thing, "rule": self.rule}
-        return json.dumps(told, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,17 +160,17 @@ class Shelf:
                 self._own.popitem(last=False)
         return Seen(number, hash_.decode(), wanted, done, self._org, known)
 
-    async def note(self, who: str, room: str, what: str, thing: str, rule: str, *, once: str = "") -> None:
-        """A line in the audit log about something that changed nothing; with the same `once` it stays one line.
+    async def audit(self, change: Change, what: str, thing: str) -> None:
+        """Keep a line about something that changed nothing; with the same id, if it has one, it stays one line.
 
         Raises `Unreachable`.
         """
-        await self._run("audit", Said(once, who, room, rule).line(what, thing), "", "", once)
+        await self._run("audit", change.line(what, thing), "", "", change.id)
 
-    async def was_made(self, said: Said) -> bool:
+    async def was_made(self, change: Change) -> bool:
         """Whether this very change was made already, and its answer was lost on the way. Raises `Unreachable`."""
         with reading():
-            return bool(await self._store.redis.exists(f"{self._store.layout.skills_root}:made:{said.id}"))
+            return bool(await self._store.redis.exists(f"{self._store.layout.skills_root}:made:{change.id}"))
 
     async def everywhere(self, loaded: Loaded) -> Here:
         """What holds for the whole organisation, under no channel's profile. Raises `Unreachable`, `ValueError`."""
@@ -218,41 +199,41 @@ class Shelf:
 
     # ---- changes ----
 
-    async def switch(self, scope: str, skill_id: str, to: Switch | None, said: Said) -> None:
+    async def switch(self, scope: str, skill_id: str, to: Switch | None, change: Change) -> None:
         """Switch a skill for a scope (`ORG`, or `scope_of` a channel); none: as if nobody ever had. Raises `Unreachable`."""
-        value = "" if to is None else written(said.who, said.at_ms, to=to)
-        await self._decide(said, scope, switch_field(skill_id), value, (f"skill {to or 'unset'}", skill_id))
+        value = "" if to is None else written(change.who, change.at_ms, to=to)
+        await self._decide(change, scope, switch_field(skill_id), value, (f"skill {to or 'unset'}", skill_id))
 
-    async def trust(self, channel_id: str, skill: Skill, said: Said) -> None:
-        """Say that exactly these bytes are trusted in a channel. Raises `Changed` if they are not what is there now."""
+    async def trust(self, channel_id: str, skill: Skill, change: Change) -> None:
+        """Say that exactly these bytes are trusted in a channel. Raises `OtherBundle` if they are not what is there now."""
         await self._decide(
-            said,
+            change,
             scope_of(channel_id),
             trust_field(skill.id, skill.hash),
-            written(said.who, said.at_ms),
+            written(change.who, change.at_ms),
             ("skill trust", f"{skill.id} {skill.hash}"),
             (bundle_field(skill.id), skill.hash),
         )
 
-    async def add(self, scope: str, skill: Skill, contents: Mapping[str, Content], said: Said) -> None:
+    async def add(self, scope: str, skill: Skill, contents: Mapping[str, Content], change: Change) -> None:
         """Add a bundle, or put it in the place of the one that has its id. Raises `Unreachable`."""
-        value = written(said.who, said.at_ms, id=skill.id, bundle=skill.hash)
+        value = written(change.who, change.at_ms, id=skill.id, bundle=skill.hash)
         told = ("skill add", f"{skill.id} {skill.hash}")
         await self.stock.put(skill.hash, contents)
         try:
-            await self._decide(said, scope, bundle_field(skill.id), value, told)
+            await self._decide(change, scope, bundle_field(skill.id), value, told)
         except NoBundle:  # the day that it is kept without a name ended between the two
             await self.stock.put(skill.hash, contents)
-            await self._decide(said, scope, bundle_field(skill.id), value, told)
+            await self._decide(change, scope, bundle_field(skill.id), value, told)
 
-    async def remove(self, scope: str, installed: Installed, said: Said) -> None:
-        """Take away a bundle that was added. Its switch and its trust stay. Raises `Changed`, `Unreachable`."""
+    async def remove(self, scope: str, installed: Installed, change: Change) -> None:
+        """Take away a bundle that was added. Its switch and its trust stay. Raises `OtherBundle`, `Unreachable`."""
         where = (bundle_field(installed.id), installed.bundle)
-        await self._decide(said, scope, where[0], "", ("skill remove", f"{installed.id} {installed.bundle}"), where)
+        await self._decide(change, scope, where[0], "", ("skill remove", f"{installed.id} {installed.bundle}"), where)
 
-    async def reload(self, said: Said) -> Seen:
+    async def reload(self, change: Change) -> Seen:
         """Have the folders looked at again, and wait until that is published. Raises `NobodyPacks`, `Unreachable`."""
-        wish = await self._run("reload_want", said.id)
+        wish = await self._run("reload_want", change.id)
         deadline_s = time.monotonic() + RELOAD_WAIT_S
         while time.monotonic() < deadline_s:
             seen = await self.look()
@@ -261,9 +242,9 @@ class Shelf:
             await asyncio.sleep(RELOAD_LOOK_S)
         raise NobodyPacks("no gateway runs that looks at skills.folder")
 
-    async def reloaded(self, said: Said, number: int) -> tuple[Snapshot, Snapshot]:
+    async def reloaded(self, change: Change, number: int) -> tuple[Snapshot, Snapshot]:
         """What the reload before this one told of, and what is there with this number. Raises `Unreachable`, `ValueError`."""
-        before = await self._run("reload_told", said.id, said.line("skill reload", ""), number)
+        before = await self._run("reload_told", change.id, change.line("skill reload", ""), number)
         now = await self.stock.snapshot(number)
         try:
             return await self.stock.snapshot(before), now
@@ -271,12 +252,14 @@ class Shelf:
             return now, now  # it ran out: nobody can tell any more
 
     async def _decide(  # a row of fields, as the script takes them
-        self, said: Said, scope: str, field: str, value: str, told: tuple[str, str], *conditions: tuple[str, str]
+        self, change: Change, scope: str, field: str, value: str, told: tuple[str, str], *conditions: tuple[str, str]
     ) -> None:
         flat = [text for one in conditions for text in one]
-        verdict, _ = await self._run("decide", said.id, scope, field, value, said.line(*told), len(conditions), *flat)
+        verdict, _ = await self._run(
+            "decide", change.id, scope, field, value, change.line(*told), len(conditions), *flat
+        )
         if verdict not in {b"OK", b"DONE"}:
-            raise (NoBundle if verdict == b"NO_BUNDLE" else Changed)(told[1])
+            raise (NoBundle if verdict == b"NO_BUNDLE" else OtherBundle)(told[1])
 
     async def _run(self, name: str, *arguments: str | bytes | float) -> Any:
         return await self._store.run(script_of("gateway.shelf", name), self._store.layout.skills_root, *arguments)

@@ -12,8 +12,9 @@ import pytest
 from config.profiles import Delivery
 from config.rules import rule_of
 from gateway.conversation.key import ConversationKey
+from gateway.shelf.audit import Change
 from gateway.shelf.decisions import scope_of
-from gateway.shelf.shelf import Said, Shelf
+from gateway.shelf.shelf import Shelf
 from gateway.store import Layout, open_store
 from skills.bundles import Cache
 from tests.end_to_end.conftest import Stage
@@ -135,7 +136,7 @@ async def test_a_skill_that_is_switched_off_leaves_what_is_sent_and_a_line_says_
     store = open_store(stage.deskmate.redis_url, Layout(stage.deskmate.prefix, 1), timeout_s=5.0)
     shelf = Shelf(store, Cache(stage.deskmate.folder / "cache"), rule=rule_of, present=())
     scope = scope_of(ConversationKey("slack-main", first.channel).channel_id)
-    await shelf.switch(scope, "one", "off", Said("off", "slack-main/U", "", "a test"))
+    await shelf.switch(scope, "one", "off", Change("off", "slack-main/U", "", "", "a test"))
     await stage.slack.say(stage.hook, "and now", thread_ts=first.ts)
     await stage.slack.until(lambda: "third" in stage.posts())
     off, refused = (asked.body.decode() for asked in stage.model.asked[-2:])
@@ -144,7 +145,7 @@ async def test_a_skill_that_is_switched_off_leaves_what_is_sent_and_a_line_says_
     assert BODY not in refused
     assert await counted(stage) == {"break": 1, "break:off": 1, "break:prompt": 1}
 
-    await shelf.switch(scope, "one", "on", Said("on", "slack-main/U", "", "a test"))
+    await shelf.switch(scope, "one", "on", Change("on", "slack-main/U", "", "", "a test"))
     await store.close()
     await stage.slack.say(stage.hook, "once more", thread_ts=first.ts)
     await stage.slack.until(lambda: "fourth" in stage.posts())

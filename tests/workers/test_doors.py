@@ -26,8 +26,9 @@ from config.settings import Settings
 from gateway.access import Here
 from gateway.conversation.records import Record
 from gateway.events import Actor
+from gateway.shelf.audit import Change
 from gateway.shelf.decisions import ORG, scope_of
-from gateway.shelf.notes import Change, Draft, Notes
+from gateway.shelf.notes import Draft, Notes
 from gateway.store import Store
 from skills import contents, parts
 from skills.programs import Programs
@@ -147,7 +148,7 @@ async def folder(house: House, name: str) -> bool:
 
 
 async def note(house: House) -> bool:
-    change = Change("k1", "slack-main/U-LI", OPS.channel_id, "test")
+    change = Change("k1", "slack-main/U-LI", "slack-main/C-OPS", OPS.channel_id, "test")
     await house.notes.save(change, Draft("ops/triage", "references/n.md", NOTE, "Li", "c", "s"), ask=False)
     return NOTE in await house.ask("load_skill", name="ops/triage", file="references/n.md")
 
@@ -275,7 +276,7 @@ async def test_it_opens_while_the_skill_is_on(house: House, door: str) -> None:
 @pytest.mark.parametrize("scope", ["channel", "org"])
 async def test_it_is_shut_when_the_skill_is_off(house: House, door: str, scope: str) -> None:
     where = ORG if scope == "org" else scope_of(OPS.channel_id)
-    await house.world.shelf.switch(where, "ops/triage", "off", house.world.said())
+    await house.world.shelf.switch(where, "ops/triage", "off", house.world.change())
     assert not await OPEN[door](house)
 
 
@@ -296,7 +297,7 @@ async def test_it_is_shut_when_the_switches_cannot_be_read(house: House, door: s
 async def test_what_looks_like_its_name_is_nobodys(house: House, name: str) -> None:
     for is_off in (False, True):
         if is_off:
-            await house.world.shelf.switch(ORG, "ops/triage", "off", house.world.said())
+            await house.world.shelf.switch(ORG, "ops/triage", "off", house.world.change())
         for door in (body, file, written):
             assert not await door(house, name)
 
@@ -304,11 +305,11 @@ async def test_what_looks_like_its_name_is_nobodys(house: House, name: str) -> N
 async def test_a_copy_that_stands_behind_it_does_not_come_forward(house: House) -> None:
     skill = house.world.bundle("ops/triage", description=f"Other {WHAT}.", body=f"{BODY}\n")
     scope = scope_of(OPS.channel_id)
-    await house.world.shelf.add(scope, skill, contents.whole(skill), house.world.said())
+    await house.world.shelf.add(scope, skill, contents.whole(skill), house.world.change())
     assert (await house.here()).find("ops/triage").tier == "org"
-    await house.world.shelf.trust(OPS.channel_id, skill, house.world.said())
+    await house.world.shelf.trust(OPS.channel_id, skill, house.world.change())
     assert (await house.here()).find("ops/triage").tier == "channel"
-    await house.world.shelf.switch(scope, "ops/triage", "off", house.world.said())
+    await house.world.shelf.switch(scope, "ops/triage", "off", house.world.change())
     for name in NAMES:
         assert not await body(house, name)
     assert not await index(house)
@@ -336,4 +337,4 @@ async def wait_for_trust(house: House) -> None:
     shutil.rmtree(house.world.root / "ops")
     await house.world.publish()
     skill = house.world.bundle("ops/triage", {"references/a.md": FILE}, description=f"Other {WHAT}.", body=f"{BODY}\n")
-    await house.world.shelf.add(scope_of(OPS.channel_id), skill, contents.whole(skill), house.world.said())
+    await house.world.shelf.add(scope_of(OPS.channel_id), skill, contents.whole(skill), house.world.change())

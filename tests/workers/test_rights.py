@@ -37,8 +37,8 @@ async def why(world: World, held: Held) -> Why | None:
 
 async def trusted(world: World, id_: str) -> Skill:
     skill = world.bundle(id_)
-    await world.shelf.add(HERE, skill, contents.whole(skill), world.said())
-    await world.shelf.trust(OPS.channel_id, skill, world.said())
+    await world.shelf.add(HERE, skill, contents.whole(skill), world.change())
+    await world.shelf.trust(OPS.channel_id, skill, world.change())
     return skill
 
 
@@ -53,9 +53,9 @@ async def test_what_is_on_stays_and_so_does_an_older_version_of_it(world: World)
 async def test_what_is_off_or_gone_leaves_its_files_too(world: World) -> None:
     held = guidance((await world.here()).find("report"))
     file = Held(held.id, held.bundle, is_guidance=False)
-    await world.shelf.switch(HERE, "report", "off", world.said())
+    await world.shelf.switch(HERE, "report", "off", world.change())
     assert (await why(world, held), await why(world, file)) == ("off", "off")
-    await world.shelf.switch(HERE, "report", "on", world.said())
+    await world.shelf.switch(HERE, "report", "on", world.change())
     shutil.rmtree(world.root / "report")
     await world.publish()
     assert (await why(world, held), await why(world, file)) == ("gone", "gone")
@@ -75,16 +75,16 @@ async def test_a_body_of_the_channel_leaves_when_other_bytes_come_and_returns_wi
     held = guidance(await trusted(world, id_))
     assert await why(world, held) is None
     other = world.bundle(id_, body="Other.\n")
-    await world.shelf.add(HERE, other, contents.whole(other), world.said())
+    await world.shelf.add(HERE, other, contents.whole(other), world.change())
     assert await why(world, held) == "changed"
     assert await why(world, Held(id_, held.bundle, is_guidance=False)) is None, "what is data stays data"
-    await world.shelf.trust(OPS.channel_id, other, world.said())
+    await world.shelf.trust(OPS.channel_id, other, world.change())
     assert await why(world, held) is None, "it is replaced when it is loaded again, as any newer version"
 
 
 async def test_a_body_of_the_channel_leaves_when_its_bundle_is_removed(world: World) -> None:
     held = guidance(await trusted(world, "checklist"))
-    await world.shelf.remove(HERE, (await world.here()).own.installed["checklist"], world.said())
+    await world.shelf.remove(HERE, (await world.here()).own.installed["checklist"], world.change())
     assert await why(world, held) == "gone"
 
 
@@ -93,5 +93,5 @@ async def test_a_body_of_the_organisation_is_gone_where_only_an_untrusted_one_ha
     shutil.rmtree(world.root / "report")
     await world.publish()
     other = world.bundle("report", body="Other.\n")
-    await world.shelf.add(HERE, other, contents.whole(other), world.said())
+    await world.shelf.add(HERE, other, contents.whole(other), world.change())
     assert await why(world, held) == "changed"

@@ -7,8 +7,9 @@ from typing import Any
 
 from gateway.access import person_of
 from gateway.events import Actor
+from gateway.shelf.audit import Change
 from gateway.shelf.cards import card
-from gateway.shelf.notes import Change, Draft, Full
+from gateway.shelf.notes import Draft, Full
 from skills import ids, notes
 from skills.folders import Skill
 from skills.library import SkillNotFound
@@ -64,7 +65,8 @@ class Tool:
             raise ToolError("There is nothing in `content`: a note has 1 to 8,000 characters.")
         actor, profile = call.actor or Actor(""), call.here.profile
         rule = f"profile {profile.name}: {profile.notes}"
-        change = Change(call.key, person_of(call.here.room, actor), call.here.channel_id, rule, call.here.room)
+        here = call.here
+        change = Change(call.key, person_of(here.room, actor), here.room, here.channel_id, rule)
         draft = Draft(
             skill=skill.id,
             file=file,

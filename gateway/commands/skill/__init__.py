@@ -81,9 +81,9 @@ async def run(said: Said) -> Done:
 def acts_of(said: Said, number: int = 0) -> Acts:
     """What the person who said this may do. One message can do several things of a kind: each has its `number`."""
     event, outside = said.event, said.outside
-    look = partial(outside.shelf.here, event.conversation, outside.loaded)
+    here = partial(outside.shelf.here, event.conversation, outside.loaded)
     made = f"{said.turn} {number}" if number else said.turn
-    return Acts(outside.shelf, outside.loaded.settings.skills, By(made, said.now_ms, event.actor, look=look))
+    return Acts(outside.shelf, outside.loaded.settings.skills, By(made, said.now_ms, event.actor, here=here))
 
 
 def use_of(name: str, language: str) -> str:
@@ -92,7 +92,7 @@ def use_of(name: str, language: str) -> str:
 
 
 async def _usage(said: Said, acts: Acts) -> str:
-    here = await acts.by.look()
+    here = await acts.by.here()
     allowed = [may(said.event.actor, here, CommandUse(f"skill {name}")).allowed for name in SUBS]
     mine = [f"- {use_of(name, said.language)}" for name, is_mine in zip(SUBS, allowed, strict=True) if is_mine]
     others = [f"`{name}`" for name, is_mine in zip(SUBS, allowed, strict=True) if not is_mine]
@@ -115,7 +115,7 @@ async def _list(asked: _Asked) -> str:
 
 
 async def _show(asked: _Asked) -> str:
-    here = await asked.acts.by.look()
+    here = await asked.acts.by.here()
     shown = await asked.acts.show(asked.words[0], asked.words[1] if asked.words[1:] else SKILL_MD)
     return answers.shown(shown, here.room, asked.language)
 
@@ -130,12 +130,12 @@ async def _off(asked: _Asked) -> str:
 
 async def _switch(asked: _Asked, *, on: bool) -> str:
     done = await asked.acts.switch(asked.words[0], "on" if on else "off")
-    return answers.switched(done, await asked.acts.by.look(), asked.language)
+    return answers.switched(done, await asked.acts.by.here(), asked.language)
 
 
 async def _trust(asked: _Asked) -> str:
     done = await asked.acts.trust(*asked.words)
-    return answers.trusted(done, await asked.acts.by.look(), asked.language)
+    return answers.trusted(done, await asked.acts.by.here(), asked.language)
 
 
 async def _reload(asked: _Asked) -> str:
@@ -144,7 +144,7 @@ async def _reload(asked: _Asked) -> str:
 
 async def _remove(asked: _Asked) -> str:
     done = await asked.acts.remove(asked.words[0])
-    return answers.removed(done, await asked.acts.by.look(), asked.language)
+    return answers.removed(done, await asked.acts.by.here(), asked.language)
 
 
 async def _add(asked: _Asked) -> str:
@@ -198,7 +198,7 @@ async def _revert(asked: _Asked) -> str:
 
 
 async def _expire(asked: _Asked) -> str:
-    here = await asked.acts.by.look()
+    here = await asked.acts.by.here()
     note = await asked.notes.expire(*asked.words)
     return answers.note_ends(note, here.profile.timezone, asked.language)
 

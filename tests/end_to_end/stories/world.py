@@ -28,7 +28,7 @@ from redis.asyncio import Redis
 from config.settings import MailboxSettings
 from gateway.conversation.key import key_of
 from gateway.conversation.mailbox import Mailbox
-from gateway.shelf.shelf import Said as Changer
+from gateway.shelf.audit import Change
 from gateway.shelf.shelf import Shelf
 from gateway.store import Layout, Store, open_store
 from skills.bundles import Cache
@@ -136,7 +136,7 @@ class World:
     async def reload(self) -> None:
         """Have the folders read again, and wait until what lies there is in force everywhere."""
         shelf = Shelf(self.store, Cache(self.folder / "cache"), rule=lambda *_: "", present=())
-        await shelf.reload(Changer(self.word(), "operator", "", "the command line"))
+        await shelf.reload(Change(self.word(), "operator", "", "", "the command line"))
 
     # ---- pages ----
 

@@ -13,8 +13,8 @@ import pytest
 from gateway.access import NEEDS_ROLE, Here
 from gateway.commands.skill import SUBS
 from gateway.shelf.acts import Acts, By
+from gateway.shelf.audit import Change
 from gateway.shelf.outcomes import Refusal
-from gateway.shelf.shelf import Said as ShelfSaid
 from gateway.store import Store
 from tests.gateway.commands.world import ANA, DEV, LI, MAX, OPS, World, skill_md, zipped
 from tests.skills.test_library import write
@@ -99,7 +99,7 @@ async def test_the_switch_of_a_skill_that_is_gone_can_be_set_and_is_kept(world: 
 
 
 async def test_what_is_off_for_all_no_channel_switches_on(world: World) -> None:
-    await world.shelf.switch("org", "web-access", "off", ShelfSaid("x", "operator", "", "the command line"))
+    await world.shelf.switch("org", "web-access", "off", Change("x", "operator", "", "", "the command line"))
     told = await world.told("/skill on web-access")
     assert "whole organisation" in told
     assert (await world.audit())[-1]["what"] == "skill on refused"
@@ -405,7 +405,7 @@ async def test_a_bundle_that_somebody_exchanged_meanwhile_is_not_trusted(world: 
     other = world.another_shelf()
     before = await other.here(DEV, world.loaded)
     await add(world, {**CHECKLIST, "references/examples.md": "two"})
-    acts = Acts(other, world.loaded.settings.skills, By("t", 0, LI, look=lambda: _now(before)))
+    acts = Acts(other, world.loaded.settings.skills, By("t", 0, LI, here=lambda: _now(before)))
     with pytest.raises(Refusal) as caught:
         await acts.trust("pr-checklist")
     assert caught.value.kind == "changed"

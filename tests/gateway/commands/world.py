@@ -18,7 +18,8 @@ from gateway.conversation.key import ConversationKey, key_of
 from gateway.conversation.records import Record
 from gateway.events import Actor, Attachment, Event
 from gateway.platforms import Capabilities, NotDownloaded
-from gateway.shelf.notes import Change, Draft, Notes
+from gateway.shelf.audit import Change
+from gateway.shelf.notes import Draft, Notes
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf
 from gateway.store import Store
@@ -148,6 +149,12 @@ class World:
 
     async def note(self, text: str, key: ConversationKey = OPS, *, ask: bool = True, overwrite: bool = False) -> str:
         """Max has the model write a note; its code."""
-        change = Change(f"note {next(self.number)}", "slack-main/U-MAX", key.channel_id, "profile")
+        change = Change(
+            f"note {next(self.number)}",
+            "slack-main/U-MAX",
+            f"{key.connection}/{key.channel}",
+            key.channel_id,
+            "profile",
+        )
         draft = Draft("web-access", "references/x.md", text, "Max", "c", "slack-main/C-OPS", overwrite)
         return (await self.notes.save(change, draft, ask=ask)).note.code

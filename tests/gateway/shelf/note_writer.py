@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from gateway.shelf.notes import Change, Draft, Notes
+from gateway.shelf.audit import Change
+from gateway.shelf.notes import Draft, Notes
 from gateway.store import Layout, open_store
 
 
@@ -14,7 +15,7 @@ async def main(url: str, prefix: str, channel: str, file: str, worker: str) -> N
     notes = Notes(store)
     for at in range(100):
         text = f"worker {worker} note {at:03} ".ljust(59, "x") + "\n"
-        change = Change(f"{worker} {at}", f"w/{worker}", channel, "test")
+        change = Change(f"{worker} {at}", f"w/{worker}", "w/room", channel, "test")
         await notes.save(change, Draft("web-access", file, text, worker, "c1", "#ops"), ask=False)
     await store.close()
 

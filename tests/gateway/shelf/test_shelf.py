@@ -13,7 +13,7 @@ from gateway.access import SkillUse, may
 from gateway.conversation.key import ConversationKey
 from gateway.shelf import shelf as shelves
 from gateway.shelf.decisions import ORG, scope_of
-from gateway.shelf.shelf import Changed, NobodyPacks
+from gateway.shelf.shelf import NobodyPacks, OtherBundle
 from gateway.store import Store
 from skills import contents
 from skills.folders import Skill
@@ -33,29 +33,29 @@ async def world(store: Store, tmp_path: Path) -> World:
 
 
 async def add(world: World, skill: Skill) -> None:
-    await world.shelf.add(HERE, skill, contents.whole(skill), world.said())
+    await world.shelf.add(HERE, skill, contents.whole(skill), world.change())
 
 
 async def test_a_switch_holds_for_its_channel_at_once_and_for_every_process(world: World) -> None:
     elsewhere = world.another_shelf("two")
     assert "report" in [one.id for one in (await world.here(shelf=elsewhere)).catalogue.skills]
-    await world.shelf.switch(HERE, "REPORT", "off", world.said())
+    await world.shelf.switch(HERE, "REPORT", "off", world.change())
     assert "report" not in [one.id for one in (await world.here(shelf=elsewhere)).catalogue.skills]
     assert "report" in await world.names(DEV)
-    await elsewhere.switch(HERE, "report", "on", world.said())
+    await elsewhere.switch(HERE, "report", "on", world.change())
     assert "report" in await world.names()
 
 
 async def test_off_for_all_beats_on_in_a_channel(world: World) -> None:
-    await world.shelf.switch(HERE, "report", "on", world.said())
-    await world.shelf.switch(ORG, "report", "off", world.said())
+    await world.shelf.switch(HERE, "report", "on", world.change())
+    await world.shelf.switch(ORG, "report", "off", world.change())
     assert ["report" in await world.names(key) for key in (OPS, DEV)] == [False, False]
-    await world.shelf.switch(ORG, "report", None, world.said())
+    await world.shelf.switch(ORG, "report", None, world.change())
     assert "report" in await world.names()
 
 
 async def test_off_stays_off_whatever_becomes_of_the_skill(world: World) -> None:
-    await world.shelf.switch(HERE, "report", "off", world.said())
+    await world.shelf.switch(HERE, "report", "off", world.change())
     write(world.root, "report", body="Newer.\n")
     await world.publish()
     assert "report" not in await world.names()
@@ -70,8 +70,8 @@ async def test_off_stays_off_whatever_becomes_of_the_skill(world: World) -> None
 async def test_where_new_skills_start_off_one_is_on_only_when_switched(world: World) -> None:
     world.settings(new_skills="off")
     assert await world.names() == []
-    await world.shelf.switch(HERE, "report", "on", world.said())
-    await world.shelf.switch(ORG, "other", "on", world.said())
+    await world.shelf.switch(HERE, "report", "on", world.change())
+    await world.shelf.switch(ORG, "other", "on", world.change())
     assert await world.names() == ["other", "report"]
     assert await world.names(DEV) == ["other"]
 
@@ -85,7 +85,7 @@ async def test_a_running_turn_keeps_its_skills_and_not_its_rights(world: World) 
     now = (await world.here()).over(begun.library)
     assert now.find("report") is skill
     assert contents.body(skill) == "Do it.\n"
-    await world.shelf.switch(HERE, "report", "off", world.said())
+    await world.shelf.switch(HERE, "report", "off", world.change())
     now = (await world.here()).over(begun.library)
     assert may(None, now, SkillUse(skill, "load")).reason == "off_here"
     assert begun.find("report") is skill, "what was asked before does not change under anybody's feet"
@@ -117,7 +117,7 @@ async def test_equal_channels_share_a_catalogue_and_an_unchanged_one_is_the_same
     first, again, other = await world.here(), await world.here(), await world.here(DEV)
     assert first is again
     assert first.catalogue is other.catalogue
-    await world.shelf.switch(HERE, "report", "off", world.said())
+    await world.shelf.switch(HERE, "report", "off", world.change())
     assert (await world.here()).catalogue is not first.catalogue
     assert (await world.here(DEV)).catalogue is other.catalogue
 
@@ -127,7 +127,7 @@ async def test_channels_are_kept_as_long_as_their_catalogues_are_not_too_large_t
 ) -> None:
     rooms = [ConversationKey("slack-main", f"C-{number}") for number in range(3)]
     for room in rooms:
-        await world.shelf.switch(scope_of(room.channel_id), "report", "off", world.said())
+        await world.shelf.switch(scope_of(room.channel_id), "report", "off", world.change())
     size = len((await world.here()).library.skills)
     monkeypatch.setattr(shelves, "SKILLS_KEPT", 2 * size)
     first, second, third = [(await world.here(room)).catalogue for room in rooms]
@@ -144,7 +144,7 @@ async def test_a_catalogue_that_channels_share_outlives_those_of_single_channels
 ) -> None:
     alone = [ConversationKey("slack-main", f"C-{number}") for number in range(2)]
     for room in alone:
-        await world.shelf.switch(scope_of(room.channel_id), "report", "off", world.said())
+        await world.shelf.switch(scope_of(room.channel_id), "report", "off", world.change())
     shared = await world.here(DEV)
     monkeypatch.setattr(shelves, "SKILLS_KEPT", 2 * len(shared.library.skills))
     late = ConversationKey("slack-main", "C-9")
@@ -168,14 +168,14 @@ async def test_a_bundle_waits_until_its_very_bytes_are_trusted(world: World) -> 
     assert here.find("checklist").hash == first.hash
     assert "checklist" not in await world.names()
     assert "checklist" not in str((await world.here(DEV)).library.skills)
-    await world.shelf.trust(OPS.channel_id, first, world.said("slack-main/U-LI"))
+    await world.shelf.trust(OPS.channel_id, first, world.change("slack-main/U-LI"))
     assert "checklist" in await world.names()
     second = world.bundle("checklist", body="SAFE!\n")
     await add(world, second)
     assert "checklist" not in await world.names()
     assert (await world.here()).find("checklist").hash == second.hash
-    with pytest.raises(Changed):
-        await world.shelf.trust(OPS.channel_id, first, world.said())
+    with pytest.raises(OtherBundle):
+        await world.shelf.trust(OPS.channel_id, first, world.change())
     await add(world, first)
     assert "checklist" in await world.names(), "these bytes were trusted before"
     await world.shelf.stock.at_hand((await world.here()).find("checklist"))
@@ -186,7 +186,7 @@ async def test_a_bundle_that_nobody_trusts_leaves_the_skill_of_its_name_in_force
     await add(world, world.bundle("report", body="OTHER.\n"))
     assert (await world.here()).find("report").tier == "org"
     trusted = (await world.here()).waiting["report"]
-    await world.shelf.trust(OPS.channel_id, trusted, world.said())
+    await world.shelf.trust(OPS.channel_id, trusted, world.change())
     here = await world.here()
     assert (here.find("report").tier, [one.skill.tier for one in here.library.shadowed]) == ("channel", ["org"])
     assert (await world.here(DEV)).find("report").tier == "org"
@@ -194,39 +194,39 @@ async def test_a_bundle_that_nobody_trusts_leaves_the_skill_of_its_name_in_force
 
 async def test_a_bundle_for_all_is_of_the_organisation_and_needs_nobodys_word(world: World) -> None:
     skill = world.bundle("checklist")
-    await world.shelf.add(ORG, skill, contents.whole(skill), world.said())
+    await world.shelf.add(ORG, skill, contents.whole(skill), world.change())
     assert (await world.here(DEV)).find("checklist").tier == "org"
     here = await world.here()
-    await world.shelf.remove(ORG, here.org.installed["checklist"], world.said())
+    await world.shelf.remove(ORG, here.org.installed["checklist"], world.change())
     assert "checklist" not in await world.names(DEV)
 
 
 async def test_what_was_removed_is_gone_and_its_bytes_stay_a_day_for_turns_that_run(world: World) -> None:
     skill = world.bundle("checklist")
     await add(world, skill)
-    await world.shelf.trust(OPS.channel_id, skill, world.said())
+    await world.shelf.trust(OPS.channel_id, skill, world.change())
     running = await world.here()
-    await world.shelf.remove(HERE, running.own.installed["checklist"], world.said())
+    await world.shelf.remove(HERE, running.own.installed["checklist"], world.change())
     assert "checklist" not in await world.names()
     key = f"{world.store.layout.skills_root}:bundle:{skill.hash}"
     assert 0 < await world.store.redis.ttl(key) <= 86_400
-    with pytest.raises(Changed):
-        await world.shelf.remove(HERE, running.own.installed["checklist"], world.said())
+    with pytest.raises(OtherBundle):
+        await world.shelf.remove(HERE, running.own.installed["checklist"], world.change())
 
 
 async def test_two_admins_at_once_leave_one_state_and_two_lines(world: World) -> None:
     await asyncio.gather(
-        world.shelf.switch(HERE, "report", "off", world.said("slack-main/U-ANA")),
-        world.another_shelf("two").switch(HERE, "report", "off", world.said("slack-main/U-BEN")),
+        world.shelf.switch(HERE, "report", "off", world.change("slack-main/U-ANA")),
+        world.another_shelf("two").switch(HERE, "report", "off", world.change("slack-main/U-BEN")),
     )
     assert "report" not in await world.names()
     assert sorted(await world.audit()) == [("slack-main/U-ANA", "skill off"), ("slack-main/U-BEN", "skill off")]
 
 
 async def test_a_change_that_is_made_again_after_a_crash_is_one_change(world: World) -> None:
-    await world.shelf.switch(HERE, "report", "off", world.said(turn="t1"))
-    await world.shelf.switch(HERE, "report", "on", world.said(turn="t2"))
-    await world.shelf.switch(HERE, "report", "off", world.said(turn="t1"))
+    await world.shelf.switch(HERE, "report", "off", world.change(turn="t1"))
+    await world.shelf.switch(HERE, "report", "on", world.change(turn="t2"))
+    await world.shelf.switch(HERE, "report", "off", world.change(turn="t1"))
     assert "report" in await world.names(), "what somebody else decided since is not undone"
     assert [what for _, what in await world.audit()] == ["skill off", "skill on"]
 
@@ -235,7 +235,7 @@ async def test_reload_waits_until_somebody_has_looked(world: World) -> None:
     write(world.root, "fresh")
     packing = asyncio.create_task(world.packer.run())
     try:
-        await world.shelf.reload(world.said())
+        await world.shelf.reload(world.change())
         assert "fresh" in await world.names()
     finally:
         packing.cancel()
@@ -244,7 +244,7 @@ async def test_reload_waits_until_somebody_has_looked(world: World) -> None:
 async def test_reload_says_so_when_nobody_packs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelves, "RELOAD_WAIT_S", 0.2)
     with pytest.raises(NobodyPacks):
-        await world.shelf.reload(world.said())
+        await world.shelf.reload(world.change())
 
 
 async def test_what_a_skill_needs_is_asked_of_the_profile_and_the_machine(world: World) -> None:

@@ -13,8 +13,9 @@ from config.loading import Loaded, load
 from config.rules import rule_of
 from gateway.access import Here
 from gateway.conversation.key import ConversationKey
+from gateway.shelf.audit import Change
 from gateway.shelf.packing import Packer
-from gateway.shelf.shelf import Said, Shelf
+from gateway.shelf.shelf import Shelf
 from gateway.store import Store
 from skills import contents
 from skills.bundles import Cache
@@ -71,8 +72,9 @@ class World:
     async def here(self, key: ConversationKey = OPS, shelf: Shelf | None = None) -> Here:
         return await (shelf or self.shelf).here(key, self.loaded)
 
-    def said(self, who: str = "slack-main/U-ANA", turn: str | None = None) -> Said:
-        return Said(turn or f"turn-{next(self._numbers)}", who, "slack-main/C-OPS", "p.yaml line 1: roles.admin", 7)
+    def change(self, who: str = "slack-main/U-ANA", turn: str | None = None) -> Change:
+        made = turn or f"turn-{next(self._numbers)}"
+        return Change(made, who, "slack-main/C-OPS", OPS.channel_id, "p.yaml line 1: roles.admin", 7)
 
     async def names(self, key: ConversationKey = OPS) -> list[str]:
         """Of the skills that may be loaded."""

@@ -15,7 +15,8 @@ import config
 from config.profiles import Profile, read_profiles
 from config.settings import Settings
 from gateway.events import Actor
-from gateway.shelf.notes import Change, Limits, Notes
+from gateway.shelf.audit import Change
+from gateway.shelf.notes import Limits, Notes
 from gateway.store import Store
 from skills.folders import Root
 from skills.library import scan
@@ -55,7 +56,9 @@ class Channel:
 
     async def accept(self) -> None:
         (note,) = await self.notes.list(self.id, "waiting")
-        await self.notes.approve(Change(secrets.token_hex(4), "slack-main/LI", self.id, "test"), note.code)
+        await self.notes.approve(
+            Change(secrets.token_hex(4), "slack-main/LI", "slack-main/C", self.id, "test"), note.code
+        )
 
 
 @pytest.fixture
@@ -135,7 +138,9 @@ async def test_overwriting_shows_what_goes_and_leaves_what_was_shipped(ops: Chan
 async def test_another_channel_lists_and_reads_nothing_of_it(ops: Channel) -> None:
     await ops.save()
     await ops.save(file="references/sites/x.com.md", content="canary")
-    await ops.notes.approve(Change("a", "slack-main/LI", OPS, "test"), (await ops.notes.list(OPS, "waiting"))[0].code)
+    await ops.notes.approve(
+        Change("a", "slack-main/LI", "slack-main/C", OPS, "test"), (await ops.notes.list(OPS, "waiting"))[0].code
+    )
     other = Channel(ops.root, ops.notes, ops.outside, id="f" * 26)
 
     assert "Apart" not in await other.load(file=".")
