@@ -104,12 +104,12 @@ def _without_tags(text: str, names: tuple[str, ...]) -> str:
 
 @cache
 def _lead(*, plain: bool) -> re.Pattern[str]:
-    return re.compile(f"[{_BLANKS}{_UNSEEN}]+".join(_alike(word, plain=plain) for word in GUIDANCE.split()))
+    return re.compile(f"[{_BLANKS}{_UNSEEN}]++".join(_alike(word, plain=plain) for word in GUIDANCE.split()))
 
 
 @cache
 def _note(*, plain: bool) -> re.Pattern[str]:
-    gap = rf"[\s\u2800{_UNSEEN}]*"
+    gap = rf"[\s\u2800{_UNSEEN}]*+"
     told = "".join(_class(letter, plain=plain) + gap for letter in "toldthechat")
     name = _alike(NOTE.removeprefix("("), plain=plain)
     return re.compile(rf"[(\uff08\u2768\ufe59]{gap}{name}({gap}(?:[:\uff1a\ufe55\ua789\u2236]|{told}))")
@@ -117,20 +117,21 @@ def _note(*, plain: bool) -> re.Pattern[str]:
 
 @cache
 def _tag(names: tuple[str, ...], *, plain: bool) -> re.Pattern[str]:
-    gap = rf"[\s\u2800{_UNSEEN}]*"  # a blank alone, as in `a < data`, makes no tag
+    gap = rf"[\s\u2800{_UNSEEN}]*+"  # a blank alone, as in `a < data`, makes no tag
     words = "|".join(_alike(name, plain=plain) for name in names)
     slash = f"(?:{gap}({_class('/', plain=plain)}){gap})?"
-    return re.compile(f"{_class('<', plain=plain)}[{_UNSEEN}]*{slash}({words})(?![a-zA-Z0-9_-])")
+    return re.compile(f"{_class('<', plain=plain)}[{_UNSEEN}]*+{slash}({words})(?![a-zA-Z0-9_-])")
 
 
 def _alike(word: str, *, plain: bool) -> str:
     """A pattern for all that reads as this word."""
-    return f"[{_UNSEEN}]*".join(_class(letter, plain=plain) for letter in word)
+    return f"[{_UNSEEN}]*+".join(_class(letter, plain=plain) for letter in word)
 
 
 def _class(character: str, *, plain: bool) -> str:
     """`plain`: for text that is ASCII, which is searched several times faster with classes of ASCII."""
     letters = (one for one in sorted(_twins()[character.casefold()]) if one.isascii() or not plain)
+    # Nothing that may stand between letters is one: so a gap is never given back, and a search takes one way only.
     return f"[{''.join(map(re.escape, letters))}]"
 
 
@@ -146,7 +147,8 @@ def _twins() -> dict[str, set[str]]:
             twins[shown].add(character)
     for one, more in _MORE_TWINS.items():
         twins[one].update(more)
-    return twins
+    unseen = re.compile(f"[{_UNSEEN}]")
+    return {one: {letter for letter in letters if not unseen.fullmatch(letter)} for one, letters in twins.items()}
 
 
 def _styled() -> Iterator[str]:

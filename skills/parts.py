@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
-_FENCE: Final = re.compile(r"[ \t]*(?:[-*+>]|\d+[.)])?[ \t]*(`{3,}|~{3,})(.*)")
-_HEADING: Final = re.compile(r" {0,3}#{1,6}[ \t]+\S")
+_FENCE: Final = re.compile(r"[ \t]*+(?:[-*+>]|\d{1,9}[.)])?[ \t]*+(`{3,}|~{3,})(.*)")
+_HEADING: Final = re.compile(r" {0,3}#{1,6}[ \t]++\S")
 
 
 @dataclass(frozen=True, slots=True)
