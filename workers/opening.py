@@ -99,7 +99,7 @@ async def _first_snapshot(shelf: Shelf, packer: Packer) -> None:
 
     Raises `NotADirectoryError`, `Unreachable`.
     """
-    while (await shelf.look()).number == 0:
+    while not await shelf.warm():
         if not await packer.step():
             await asyncio.sleep(PAUSE_S)  # another worker is at it
 

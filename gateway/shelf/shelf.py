@@ -91,6 +91,19 @@ class Shelf:
         self._catalogues: tuple[Library, dict[Any, Catalogue]] = (Library({}), {})
         self._told_s = -TELL_S
 
+    async def warm(self) -> bool:
+        """Read what the organisation has, before the first turn needs it. False: nothing was published yet.
+
+        Raises `Unreachable`.
+        """
+        try:
+            seen = await self.look()
+            await self.stock.library(seen.number, seen.hash, seen.org)
+        except (Refused, ValueError) as error:
+            self._tell_unreadable(error)
+            return True
+        return seen.number > 0
+
     async def here(self, key: ConversationKey, loaded: Loaded) -> Here:
         """What holds in a channel now. Where the decisions can't be read, no skill is on. Raises `Unreachable`."""
         profile = loaded.profile_for(key.connection, key.channel)

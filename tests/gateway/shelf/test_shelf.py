@@ -152,6 +152,26 @@ async def test_a_catalogue_that_channels_share_outlives_those_of_single_channels
     assert [one is shared.catalogue for one in seen] == [True, False, True, False, True]
 
 
+async def test_a_warm_shelf_has_read_everything_before_a_turn_asks(world: World) -> None:
+    shelf = world.another_shelf("two")
+    assert await shelf.warm()
+    redis, root = world.store.redis, world.store.layout.skills_root
+    await redis.delete(*[name async for name in redis.scan_iter(f"{root}:bundle:*")])
+    assert "report" in [skill.id for skill in (await world.here(shelf=shelf)).catalogue.skills]
+    await redis.delete(f"{root}:meta")
+    assert not await shelf.warm()
+
+
+async def test_switches_that_cannot_be_read_keep_no_worker_from_starting(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.store.redis.hset(f"{world.store.layout.skills_root}:org", mapping={"rev": "9", "s:report": "torn"})
+    shelf = world.another_shelf("two")
+    assert await shelf.warm()
+    assert "switches can't be read" in caplog.text
+    assert not (await world.here(shelf=shelf)).catalogue.skills
+
+
 async def test_an_old_snapshot_is_not_kept_for_a_channel_where_nobody_writes(world: World) -> None:
     old = weakref.ref((await world.here(DEV)).library)
     assert old() is not None
