@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from config.settings import SkillsSettings
+from gateway.calm import calmly
 from gateway.logs import log
-from gateway.shelf.calm import calm
 from gateway.shelf.snapshot import Snapshot, hash_of, snapshot_of
 from gateway.store import Store, Unreachable, reading, script_of
 from skills import bundles, contents, document
@@ -74,7 +74,7 @@ class Packer:
             return False
         keeping = asyncio.create_task(self._keep_lease(), name="lease of the packer")
         try:
-            found = self._found = await asyncio.to_thread(self._look)
+            found = self._found = await calmly(self._look)
             is_new = found is not self._published or (hash_.decode(), number) != self._published_as
             if is_new and await self._publish(found, number):
                 self._published = found
@@ -96,14 +96,12 @@ class Packer:
 
     def _look(self) -> Found:
         before = self._found
-        with calm():
-            return before if before and not before.is_changed() else look(self._roots, before)
+        return before if before and not before.is_changed() else look(self._roots, before)
 
     async def _publish(self, found: Found, number: int) -> bool:
         """Whether it is published now; if not, the next step tries again."""
         stored = await self._stored(number)
-        with calm():
-            plan = await asyncio.to_thread(_plan, found, stored)
+        plan = await calmly(_plan, found, stored)
         try:
             await self._put(plan.new)
         except contents.Changed as error:
@@ -120,8 +118,7 @@ class Packer:
             log(logger, "skills not published", level=logging.WARNING, verdict=verdict.decode())
             return False
         self._published_as = (plan.hash, now)
-        with calm():
-            told = await asyncio.to_thread(self._told, found, self._published)
+        told = await calmly(self._told, found, self._published)
         log(logger, "skills published", snapshot=now, new=len(new), gone=len(plan.gone), sum=str(told.summary))
         for line in told.lines:
             log(logger, line)
@@ -145,7 +142,7 @@ class Packer:
 
     async def _put(self, skills: Iterable[Skill]) -> None:
         for some in _portions(skills):
-            packed = await asyncio.to_thread(_packed, some)
+            packed = await calmly(_packed, some)
             await asyncio.gather(*(self._run("put", bundle, raw) for bundle, raw in packed))
 
     async def _stored(self, number: int) -> bytes:
@@ -214,8 +211,7 @@ def _portions(skills: Iterable[Skill]) -> Iterator[list[Skill]]:
 
 
 def _packed(skills: Sequence[Skill]) -> list[tuple[str, bytes]]:
-    with calm():
-        return [(skill.hash, bundles.pack(contents.whole(skill))) for skill in skills]
+    return [(skill.hash, bundles.pack(contents.whole(skill))) for skill in skills]
 
 
 async def standing(store: Store) -> tuple[int, str]:

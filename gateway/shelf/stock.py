@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.access import CHANNEL
+from gateway.calm import calmly
 from gateway.logs import log
-from gateway.shelf.calm import calm
 from gateway.shelf.decisions import Decisions
 from gateway.shelf.snapshot import Entry, Snapshot
 from gateway.store import Store, reading, script_of
@@ -51,8 +51,7 @@ class Stock:
         wanted = (number, hash_, org.revision)
         async with self._reading:
             if wanted != self._made_of:
-                with calm():
-                    await self._make(number, hash_, org)
+                await self._make(number, hash_, org)
                 self._made_of = wanted
         return self._library
 
@@ -62,7 +61,7 @@ class Stock:
         added = [Entry("org", one.id, one.bundle, "", ()) for one in org.installed.values()]
         self._skills, faults = await self._known([*self._snapshot.entries, *added])
         self._faults = (*self._snapshot.faults, *faults)
-        self._in_order, self._library = await asyncio.to_thread(self._resolved, added)
+        self._in_order, self._library = await calmly(self._resolved, added)
 
     def _resolved(self, added: Sequence[Entry]) -> tuple[Sequence[Skill], Library]:
         """All there is, earlier tiers first; and what of it is in force."""
@@ -78,9 +77,7 @@ class Stock:
         known, faults = await self._known(entries)
         trusted = [one for one in known.values() if own.trusts(one.id, one.hash)]
         waiting = {ids.key(one.id): one for one in known.values() if not own.trusts(one.id, one.hash)}
-        library = await asyncio.to_thread(
-            resolve, [self._in_order, trusted], [*self._faults, *faults], self._snapshot.warnings
-        )
+        library = await calmly(resolve, [self._in_order, trusted], [*self._faults, *faults], self._snapshot.warnings)
         return library, waiting
 
     def place(self, bundle: str) -> Path:
@@ -122,16 +119,16 @@ class Stock:
             text = await self._store.redis.get(f"{self._store.layout.skills_root}:snapshot:{number}")
         if text is None:
             raise ValueError(f"snapshot {number} is not there")
-        return await asyncio.to_thread(Snapshot.load, text)
+        return await calmly(Snapshot.load, text)
 
     async def _known(self, entries: Sequence[Entry]) -> tuple[dict[tuple[str, str, str], Skill], list[Fault]]:
         """The skills of these entries; those that are new are read from Redis."""
-        known, new = await asyncio.to_thread(self._held, entries)
+        known, new = await calmly(self._held, entries)
         faults: list[Fault] = []
         for at in range(0, len(new), FETCHED_AT_ONCE):
             some = new[at : at + FETCHED_AT_ONCE]
             fetched = await self._fetch([one.bundle for one in some])
-            for entry, made in zip(some, await asyncio.to_thread(self._made, some, fetched), strict=True):
+            for entry, made in zip(some, await calmly(self._made, some, fetched), strict=True):
                 if isinstance(made, Skill):
                     known[_name(entry)] = made
                 else:

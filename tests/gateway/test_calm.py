@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-from gateway.shelf import calm as calm_module
-from gateway.shelf.calm import calm
+from gateway import calm as calm_module
+from gateway.calm import calm, calmly
 
 USUAL_S = sys.getswitchinterval()
 
@@ -36,6 +37,14 @@ def test_nothing_is_collected_and_threads_give_way_until_the_last_one_ends() -> 
 def test_collections_go_on_after_an_error() -> None:
     with pytest.raises(KeyError), calm():
         raise KeyError
+    assert gc.isenabled()
+
+
+async def test_what_runs_calmly_is_a_thread_and_what_it_says_comes_back() -> None:
+    def work(factor: int) -> tuple[int, bool, bool]:
+        return factor * 2, is_calm(), threading.current_thread() is threading.main_thread()
+
+    assert await calmly(work, 21) == (42, True, False)
     assert gc.isenabled()
 
 
