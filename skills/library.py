@@ -7,12 +7,10 @@ under the tier's root. A later tier's skill replaces the same id as a whole; one
 from __future__ import annotations
 
 import difflib
-import hashlib
 import heapq
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -51,14 +49,6 @@ class Library:
     found: Found | None = field(default=None, repr=False)
     """What it was made of, where it was made of folders."""
     _catalogues: dict[tuple[str, ...], Catalogue] = field(default_factory=dict, repr=False, compare=False)
-
-    @cached_property
-    def number(self) -> str:
-        """A hash over everything in force: equal on two machines whose skills are equal."""
-        hashed = hashlib.sha256()
-        for skill in self.skills.values():
-            hashed.update(f"{skill.tier}\0{skill.id}\0{skill.hash}\n".encode())
-        return hashed.hexdigest()[:16]
 
     def catalogue(self, patterns: Sequence[str]) -> Catalogue:
         """The skills whose id fits one of a profile's patterns. In a pattern `*` stands for anything."""
@@ -216,11 +206,6 @@ def resolve(tiers: Sequence[Sequence[Skill]], faults: Sequence[Fault] = (), warn
     said += [f"{skill.id}: {one}" for skill in in_force.values() for one in (*skill.warnings, skill.no_program) if one]
     owners = _owners(in_force, said)
     return Library(in_force, tuple(shadowed), (*faults, *look_alikes), tuple(said), owners)
-
-
-def verify(library: Library) -> list[str]:
-    """What of the shipped skills is not as it shipped, a line each. A scan has left it out already."""
-    return [str(fault) for fault in library.faults if fault.kind == seal.ALTERED]
 
 
 def _look_alike(skill: Skill, first: Skill) -> Fault:

@@ -47,15 +47,8 @@ class OtherNotes(Exception):
         self.replaces = replaces
 
 
-Limit = Literal["characters", "file", "notes", "files", "waiting", "alike"]
-
-
 class Full(Exception):
     """A limit is reached, and nothing was stored. `str()` names the limit and what came, for the model."""
-
-    def __init__(self, limit: Limit, reason: str) -> None:
-        super().__init__(reason)
-        self.limit = limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,23 +203,20 @@ class Notes:
         limits = self._limits
         match verdict, found:
             case b"CHARACTERS", [came]:
-                raise Full(
-                    "characters", f"A note has up to {limits.characters:,} characters; {came:,} came. Say it in fewer."
-                )
+                raise Full(f"A note has up to {limits.characters:,} characters; {came:,} came. Say it in fewer.")
             case b"FULL", [used, notes] if notes >= limits.notes:
-                raise Full("notes", f"{file} has {notes:,} notes, and no file may have more. Let an admin revert some.")
+                raise Full(f"{file} has {notes:,} notes, and no file may have more. Let an admin revert some.")
             case b"FULL", [used, _]:
                 raise Full(
-                    "file",
                     f"The notes of one file have up to {limits.file_bytes:,} bytes; {file} has {used:,}, and {size:,} "
                     "more came.",
                 )
             case b"FILES", [most]:
-                raise Full("files", f"Up to {most:,} files of a skill may have notes, and {file} would be one more.")
+                raise Full(f"Up to {most:,} files of a skill may have notes, and {file} would be one more.")
             case b"WAITING", [waiting]:
-                raise Full("waiting", f"{waiting:,} notes of this channel wait for approval, and no more may.")
+                raise Full(f"{waiting:,} notes of this channel wait for approval, and no more may.")
             case b"ALIKE", [other]:
-                raise Full("alike", f"{file!r} looks like {other.decode()!r}, which has notes, and is another file.")
+                raise Full(f"{file!r} looks like {other.decode()!r}, which has notes, and is another file.")
 
     async def _run(self, script: Script, *arguments: str | int) -> Any:
         return await self._store.run(script, self._store.layout.skills_root, *arguments)

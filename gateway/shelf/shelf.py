@@ -212,10 +212,10 @@ class Shelf:
 
     # ---- changes ----
 
-    async def switch(self, scope: str, skill_id: str, to: Switch | None, change: Change) -> None:
-        """Switch a skill for a scope (`ORG`, or `scope_of` a channel); none: as if nobody ever had. Raises `Unreachable`."""
-        value = "" if to is None else written(change.who, change.at_ms, to=to)
-        await self._decide(change, scope, switch_field(skill_id), value, (f"skill {to or 'unset'}", skill_id))
+    async def switch(self, scope: str, skill_id: str, to: Switch, change: Change) -> None:
+        """Switch a skill for a scope (`ORG`, or `scope_of` a channel). Raises `Unreachable`."""
+        value = written(change.who, change.at_ms, to=to)
+        await self._decide(change, scope, switch_field(skill_id), value, (f"skill {to}", skill_id))
 
     async def trust(self, channel_id: str, skill: Skill, change: Change) -> None:
         """Say that exactly these bytes are trusted in a channel. Raises `OtherBundle` if they are not what is there now."""

@@ -50,7 +50,7 @@ async def test_off_for_all_beats_on_in_a_channel(world: World) -> None:
     await world.shelf.switch(HERE, "report", "on", world.change())
     await world.shelf.switch(ORG, "report", "off", world.change())
     assert ["report" in await world.names(key) for key in (OPS, DEV)] == [False, False]
-    await world.shelf.switch(ORG, "report", None, world.change())
+    await world.shelf.switch(ORG, "report", "on", world.change())
     assert "report" in await world.names()
 
 
