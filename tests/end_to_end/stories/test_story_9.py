@@ -73,6 +73,8 @@ async def test_two_of_one_name_are_listed_loaded_and_shown_by_their_whole_ids(wo
     assert guidance(turn.asked[1]) == []
     assert loaded["content"].startswith(f"Loaded {pair.finance}")
     assert pair.rules[pair.finance] in guidance(turn.asked[2])[0]
+    shown = {line["fields"].get("shown") for line in world.logged("tool")}
+    assert (pair.finance in shown, pair.alias in shown) == (True, False), "whatever the model called it"
 
 
 async def test_one_is_switched_off_by_any_of_its_names_and_the_other_stays(world: World, pair: Pair) -> None:
