@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import heapq
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -86,10 +86,7 @@ class Catalogue:
         Case and width of letters do not matter. Raises `SkillNotFound`, which names only what this catalogue holds.
         """
         wanted = ids.key(name).strip("/")
-        if skill := self._by_key.get(wanted):
-            return skill
-        owner = self._owners.get(wanted)
-        found = [one for key, one in self._by_key.items() if key == owner or key.rpartition("/")[2] == wanted]
+        found = [self._by_key[key] for key in matching(wanted, self._by_key, {self._owners.get(wanted)})]
         if len(found) == 1:
             return found[0]
         if found:
@@ -103,6 +100,15 @@ class Catalogue:
             return "There are no skills in this channel."
         nearest = closest(wanted, self._by_key)
         return f"The closest ids are: {', '.join(self._by_key[key].id for key in nearest)}."
+
+
+def matching(wanted: str, keys: Collection[str], owners: Collection[str | None]) -> list[str]:
+    """Of many keys of ids those that a name means, by its own key: the id itself, else all whose last part it is, and
+    `owners`, those that answer to it as an alias. More than one: the name fits several.
+    """
+    if wanted in keys:
+        return [wanted]
+    return [key for key in keys if key in owners or key.rpartition("/")[2] == wanted]
 
 
 def closest(wanted: str, keys: Iterable[str], most: int = 3) -> list[str]:

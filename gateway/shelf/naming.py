@@ -13,7 +13,7 @@ from gateway.access import Here
 from gateway.shelf.decisions import Installed
 from skills import ids
 from skills.folders import Fault, Skill
-from skills.library import closest, likeness
+from skills.library import closest, likeness, matching
 
 LIKE_MIN: Final = 0.6
 """What is less like a name was hardly meant."""
@@ -60,10 +60,7 @@ def find(here: Here, name: str, *, unlisted: bool = True) -> Meant:
     """
     wanted = ids.key(name).strip("/")
     there = {key: id_ for key, id_ in _there(here).items() if unlisted or here.fits(key)}
-    if wanted in there:
-        return meant(here, there[wanted])
-    owners = _owners(here, wanted)
-    found = [id_ for key, id_ in there.items() if key in owners or key.rpartition("/")[2] == wanted]
+    found = [there[key] for key in matching(wanted, there, _owners(here, wanted))]
     if len(found) == 1:
         return meant(here, found[0])
     if found:
