@@ -6,7 +6,6 @@ whole in each of them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -18,7 +17,7 @@ from skills import ids
 from skills.document import Head
 from skills.folders import Fault, Skill
 from skills.library import Catalogue, Library, Shadowed
-from skills.visible import visible
+from skills.visible import one_line
 
 Mark = Literal["●", "○", "✗"]
 NONE: Final = "–"
@@ -58,13 +57,13 @@ class Row:
 def rows(library: Library, catalogue: Catalogue, why_not: str) -> list[Row]:
     """All skills of a snapshot in the order of their ids; those outside the catalogue say `why_not`."""
     found = [
-        (key, Row("●", skill.id, skill.tier, NONE, _version(skill.head), _one_line(skill.head.summary)))
+        (key, Row("●", skill.id, skill.tier, NONE, _version(skill.head), one_line(skill.head.summary)))
         if skill in catalogue
         else (key, Row("○", skill.id, skill.tier, NONE, _version(skill.head), why=why_not))
         for key, skill in library.skills.items()
     ]
     found += [
-        (ids.key(fault.id), Row("✗", _one_line(fault.id or fault.place.name), fault.tier, why=_why(fault)))
+        (ids.key(fault.id), Row("✗", one_line(fault.id or fault.place.name), fault.tier, why=_why(fault)))
         for fault in library.faults
     ]
     return [row for _, row in sorted(found, key=lambda one: (one[0], one[1].mark))]
@@ -83,17 +82,15 @@ def all_here(here: Here, *, unlisted: bool) -> list[Skill | Fault]:
 def row_here(here: Here, one: Skill | Fault, language: str) -> Row:
     """As it is in a channel. What is not in force says why, in that language."""
     if isinstance(one, Fault):
-        return Row("✗", _one_line(one.id or one.place.name), one.tier, why=_why_in(one, language))
+        return Row("✗", one_line(one.id or one.place.name), one.tier, why=_why_in(one, language))
     return _row_here(here, one, language)
 
 
 def _row_here(here: Here, skill: Skill, language: str) -> Row:
     verdict = may(None, here, SkillUse(skill, "load"))
-    summary = "" if verdict.reason == "profile" else _one_line(skill.head.summary[:SUMMARY_MAX])
+    summary = "" if verdict.reason == "profile" else one_line(skill.head.summary[:SUMMARY_MAX])
     why = (
-        ""
-        if verdict.reason == "allowed"
-        else _one_line(say(f"skill.why.{verdict.reason}", language, rule=verdict.rule))
+        "" if verdict.reason == "allowed" else one_line(say(f"skill.why.{verdict.reason}", language, rule=verdict.rule))
     )
     is_on = verdict.allowed or verdict.as_data
     trust = NONE if skill.tier != CHANNEL else "yes" if here.own.trusts(skill.id, skill.hash) else "no"
@@ -102,7 +99,7 @@ def _row_here(here: Here, skill: Skill, language: str) -> Row:
 
 def _why_in(fault: Fault, language: str) -> str:
     reason = fault.told
-    return _one_line(say("skill.why.kept", language, reason=reason) if fault.kept else reason)
+    return one_line(say("skill.why.kept", language, reason=reason) if fault.kept else reason)
 
 
 def behind_here(shadowed: Iterable[Shadowed], language: str) -> list[str]:
@@ -181,16 +178,11 @@ def _block(row: Row, columns: int | None, headings: Sequence[str]) -> Iterator[s
 
 
 def _version(head: Head) -> str:
-    return cut(_one_line(head.text("version")), 12) or NONE
+    return cut(one_line(head.text("version")), 12) or NONE
 
 
 def _why(fault: Fault) -> str:
-    return _one_line(fault.told + (" (the version before stays in force)" if fault.kept else ""))
-
-
-def _one_line(text: str) -> str:
-    """Nothing that could start a second row, or hide in one."""
-    return re.sub(r"\s+", " ", visible(text)).strip()
+    return one_line(fault.told + (" (the version before stays in force)" if fault.kept else ""))
 
 
 def counted(rows: Sequence[Row]) -> Mapping[Mark, int]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from skills import ids
 from skills.findings import Finding
-from skills.visible import hidden, visible
+from skills.visible import hidden, one_line, visible
 
 EXCERPT_MAX: Final = 120
 _PROGRAMS: Final = {
@@ -236,5 +236,5 @@ def _excerpt(line: str, begin: int, end: int) -> str:
     room = max((EXCERPT_MAX - (end - begin)) // 2, 10)
     start = max(begin - room, 0)
     cut = line[start : min(end + room, start + EXCERPT_MAX)].strip()
-    shown = " ".join(visible(cut).split())
+    shown = one_line(cut)
     return ("..." if start else "") + shown + ("..." if end + room < len(line) else "")

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final, Literal
 
 from skills import ids
-from skills.visible import visible
+from skills.visible import one_line
 
 FOLDER: Final = "references"
 SUFFIX: Final = ".md"
@@ -76,7 +76,7 @@ def merged(shipped: str, notes: Sequence[Note]) -> str:
 def signed(note: Note) -> str:
     """Who wrote a note and when, in one line."""
     at = datetime.fromtimestamp(note.at_ms / 1_000, UTC)
-    return f"{_one_line(note.by_name or note.by)}, {at:%Y-%m-%d %H:%M} UTC"
+    return f"{one_line(note.by_name or note.by)[:80]}, {at:%Y-%m-%d %H:%M} UTC"
 
 
 def _section(heading: str, notes: Sequence[Note]) -> str:
@@ -98,10 +98,6 @@ def _imitates(line: str) -> bool:
 def _headings() -> re.Pattern[str]:
     notes, this, everywhere, note, by = map(ids.skeleton, ("notes of", "this channel", "all channels", "note", "by"))
     return re.compile(rf"{notes} (?:{this}|{everywhere})\b|{note} [a-z]+ {by}\b")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(visible(text).split())[:80]
 
 
 def file_fault(path: str) -> str | None:

@@ -11,7 +11,7 @@ from skills import ids
 from skills.folders import Fault, Skill
 from skills.index import Index
 from skills.library import Catalogue, Library
-from skills.visible import visible
+from skills.visible import one_line
 
 Mark = Literal["●", "○", "✗"]
 """In force; there and not in force; broken."""
@@ -82,7 +82,9 @@ def summarise(
 ) -> Summary:
     """`why_not` says of a skill outside the catalogue why it is not in force there."""
     rows = [_row(skill, "" if skill in catalogue else why_not(skill), catalogue) for skill in library.skills.values()]
-    rows += [Row("✗", _shown(fault.id or fault.place.name), fault.tier, why=_reason(fault)) for fault in library.faults]
+    rows += [
+        Row("✗", one_line(fault.id or fault.place.name), fault.tier, why=_reason(fault)) for fault in library.faults
+    ]
     return Summary(tuple(sorted(rows, key=lambda row: (ids.key(row.id), row.mark))), index, budget_tokens)
 
 
@@ -92,12 +94,7 @@ def _row(skill: Skill, why: str, catalogue: Catalogue) -> Row:
 
 def _reason(fault: Fault) -> str:
     where = f"{Path(fault.place).name}{f' line {fault.line}' if fault.line else ''}"
-    return _shown(f"{where}: {fault.reason}" + (" (the version before it stays in force)" if fault.kept else ""))
-
-
-def _shown(text: str) -> str:
-    """In one line, with nothing hidden."""
-    return " ".join(visible(text).split())
+    return one_line(f"{where}: {fault.reason}" + (" (the version before it stays in force)" if fault.kept else ""))
 
 
 @dataclass(frozen=True, slots=True)

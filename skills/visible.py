@@ -49,6 +49,11 @@ def visible(text: str) -> str:
     return "".join([*shown, text[end:]])
 
 
+def one_line(text: str) -> str:
+    """In one line, with nothing hidden: it can't begin a second one, nor hide in one."""
+    return " ".join(visible(text).split())
+
+
 def hidden(text: str) -> Iterator[Hidden]:
     """All of them, in order. Line ends and tabs are none, nor are joiners where a script or an emoji needs them."""
     if text.isascii() and (text.isprintable() or not re.search(r"[^\t\n\r\x20-\x7e]", text)):

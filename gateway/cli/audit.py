@@ -12,7 +12,7 @@ from config.loading import Loaded
 from gateway.cli import CHANNEL_HELP, pass_loaded
 from gateway.cli.shelf import do, key_of
 from gateway.shelf.audit import Line, read, short
-from skills.visible import visible
+from skills.visible import one_line
 
 
 @click.command()
@@ -42,4 +42,4 @@ def _told(line: Line) -> str:
     change = f"{short(line.before) or '–'} → {short(line.after) or '–'}" if line.before or line.after else ""
     told = (at, line.who or "the model", line.channel or "everywhere", line.what, line.thing, change)
     rule = f"({line.rule})" if line.rule else ""
-    return "  ".join(" ".join(visible(one).split()) for one in (*told, rule) if one)
+    return "  ".join(one_line(one) for one in (*told, rule) if one)

@@ -7,9 +7,9 @@ from typing import Final
 
 from gateway.access import Here, SkillUse, may
 from gateway.commands import Done, Said
-from gateway.commands.skill.answers import quoted
 from gateway.conversation.records import Record
 from gateway.phrases import say
+from gateway.quoting import few, quoted
 from skills.folders import Skill
 from skills.programs import tool_name
 
@@ -89,12 +89,11 @@ def _could(here: Here, language: str) -> list[str]:
     programs = [one for one in skills if one.program and may(None, here, SkillUse(one, "run")).allowed]
     found = []
     if skills:
-        found.append(say("why.could_load", language, ids=_few([one.id for one in skills], language)))
+        found.append(say("why.could_load", language, ids=_named(skills, language)))
     if programs:
-        found.append(say("why.could_run", language, ids=_few([one.id for one in programs], language)))
+        found.append(say("why.could_run", language, ids=_named(programs, language)))
     return found or [say("why.could_nothing", language)]
 
 
-def _few(ids: Sequence[str], language: str) -> str:
-    named = ", ".join(map(quoted, ids[:NAMED_MAX]))
-    return f"{named} {say('skill.more', language, count=len(ids) - NAMED_MAX)}" if len(ids) > NAMED_MAX else named
+def _named(skills: Sequence[Skill], language: str) -> str:
+    return ", ".join(few([quoted(one.id) for one in skills], NAMED_MAX, language))

@@ -7,9 +7,11 @@ from itertools import takewhile
 from typing import Final
 
 from gateway.phrases import say
+from gateway.quoting import quoted
 from skills.notes import Note
 from skills.visible import visible
 
+NAME_MAX: Final = 200
 GOING_MAX_CHARACTERS: Final = 12_000
 """Of what goes, more is counted and not shown; what comes is shown whole."""
 
@@ -24,11 +26,11 @@ def card(note: Note, replaces: Sequence[Note], language: str) -> str:
         "note.asks" if waits else "note.saved",
         language,
         code=note.code,
-        name=_quoted(note.by_name or note.by),
-        who=_quoted(note.by),
-        place=_quoted(note.source),
-        skill=_quoted(note.skill),
-        file=_quoted(note.file),
+        name=quoted(note.by_name or note.by, NAME_MAX),
+        who=quoted(note.by, NAME_MAX),
+        place=quoted(note.source, NAME_MAX),
+        skill=quoted(note.skill, NAME_MAX),
+        file=quoted(note.file, NAME_MAX),
     )
     rule = [say("note.replaces", language, count=len(replaces))] if replaces else []
     end = say("note.decide" if waits else "note.undo", language, code=note.code)
@@ -61,8 +63,3 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> int:
 
 def _lines(text: str) -> list[str]:
     return visible(text).splitlines()
-
-
-def _quoted(text: str) -> str:
-    """Words of others as code, so that nothing in them is markup."""
-    return f"`{' '.join(visible(text).replace('`', chr(39)).split())[:200]}`"

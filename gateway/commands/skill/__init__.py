@@ -12,10 +12,10 @@ from config.checks import nearest
 from gateway.access import CommandUse, may
 from gateway.commands import Done, Said
 from gateway.commands.skill import answers, listing
-from gateway.commands.skill.answers import quoted
 from gateway.events import Attachment
 from gateway.phrases import say
 from gateway.platforms import NotDownloaded
+from gateway.quoting import quoted
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.outcomes import Refusal

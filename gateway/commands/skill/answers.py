@@ -7,8 +7,8 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from gateway.access import Here
-from gateway.commands.skill.listing import fenced
 from gateway.phrases import say
+from gateway.quoting import fenced, few, quoted
 from gateway.shelf.cards import card
 from gateway.shelf.note_acts import Listed
 from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Switched, Trusted
@@ -23,11 +23,6 @@ LINES_MAX: Final = 20
 FINDINGS_MAX: Final = 30
 TEXT_MAX: Final = 200_000
 """Characters of a file that are shown. More is told, with the way to see it."""
-
-
-def quoted(text: str) -> str:
-    """Words of others as code: in one line, nothing hidden, and nothing in them is markup."""
-    return f"`{' '.join(visible(text).replace('`', chr(39)).split())[:600]}`"
 
 
 def refused(refusal: Refusal, language: str) -> str:
@@ -77,7 +72,7 @@ def added(done: Added, here: Here, language: str) -> str:
         lines.append(say("skill.added.replaces", language, hash=done.replaces.bundle[:DIGITS]))
     danger = [one for one in done.findings if one.danger]
     lines += (
-        [say("skill.added.signs", language, count=len(danger)), *_few(map(_finding, danger), 5, language)]
+        [say("skill.added.signs", language, count=len(danger)), *few(map(_finding, danger), 5, language)]
         if danger
         else []
     )
@@ -96,13 +91,13 @@ def reloaded(done: Reloaded, language: str) -> str:
     changed = [
         say(f"skill.change.{one.kind}", language, id=quoted(one.id), tier=one.tier, was=one.was) for one in done.changes
     ]
-    lines = _few(changed, LINES_MAX, language) or [say("skill.reloaded.same", language)]
+    lines = few(changed, LINES_MAX, language) or [say("skill.reloaded.same", language)]
     figures = {"tokens": f"{done.index.tokens:,}", "budget": f"{done.budget_tokens:,}"}
     lines.append(say("skill.reloaded.figures", language, on=done.on, total=done.total, **figures))
     if not done.index.is_whole:
         lines.append(say("skill.reloaded.cut", language, shown=done.index.shown, count=done.index.total))
-    lines += _few([fault_told(one, language) for one in done.faults], LINES_MAX, language)
-    lines += _few([say("skill.warning", language, text=quoted(one)) for one in done.warnings], LINES_MAX, language)
+    lines += few([fault_told(one, language) for one in done.faults], LINES_MAX, language)
+    lines += few([say("skill.warning", language, text=quoted(one)) for one in done.warnings], LINES_MAX, language)
     return "\n".join([say("skill.reloaded", language), *(f"- {line}" for line in lines)])
 
 
@@ -125,7 +120,7 @@ def shown(done: Shown, room: str, language: str) -> str:
     facts.append(say("skill.show.files", language, count=len(files), files=", ".join(files)))
     found = [_finding(one) for one in done.findings]
     facts += (
-        [say("skill.show.findings", language, count=len(found)), *_few(found, FINDINGS_MAX, language)]
+        [say("skill.show.findings", language, count=len(found)), *few(found, FINDINGS_MAX, language)]
         if found
         else [say("skill.show.no_findings", language)]
     )
@@ -196,12 +191,6 @@ def _note(note: Note, language: str) -> str:
 
 def _about(note: Note) -> dict[str, str]:
     return {"code": f"`{note.code}`", "skill": quoted(note.skill), "file": quoted(note.file)}
-
-
-def _few(lines: Any, most: int, language: str) -> list[str]:
-    found = list(lines)
-    rest = [say("skill.more", language, count=len(found) - most)] if len(found) > most else []
-    return [*found[:most], *rest]
 
 
 def _said(value: Any) -> object:

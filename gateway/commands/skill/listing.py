@@ -10,6 +10,7 @@ from gateway.access import Here
 from gateway.markdown import MEASURES, Measure
 from gateway.phrases import say
 from gateway.platforms import Capabilities
+from gateway.quoting import fenced
 from gateway.skill_table import HEADINGS, all_here, behind_here, lay_out, row_here
 from skills import ids
 
@@ -38,16 +39,6 @@ def told(here: Here, language: str, chat: Capabilities, word: str = "", *, unlis
     if not unlisted and (rest := sum(not here.fits(key) for key in here.library.skills)):
         last.append(say("skill.list.unlisted", language, count=rest))
     return "\n\n".join([*blocks, "\n".join(f"- {line}" for line in last)])
-
-
-def fenced(text: str) -> str:
-    """As a code block, whatever it holds."""
-    longest = run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{text}\n{fence}"
 
 
 def _blocks(head: str, pieces: Sequence[str], room: int, measure: Measure) -> Iterator[str]:
