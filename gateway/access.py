@@ -118,6 +118,8 @@ class Here:
     """Where the profile says something about one of its keys and, in a list, a value: file and line."""
     library: Library
     """All tiers, the trusted bundles of the channel among them."""
+    snapshot: tuple[int, str] = (0, "")
+    """Number and hash of what was published and is in it."""
     org: Decisions = field(default_factory=Decisions)
     own: Decisions = field(default_factory=Decisions)
     waiting: Mapping[str, Skill] = field(default_factory=dict)
@@ -129,6 +131,13 @@ class Here:
     """Whether the decisions could be read. If not, no skill is on."""
     catalogues: dict[Any, Catalogue] = field(default_factory=dict, repr=False, compare=False)
     """What channels with this very library made already: equal ones share a catalogue, and so its index."""
+
+    @property
+    def pin(self) -> dict[str, Any]:
+        """What the library is made of, in JSON: so that whoever goes on with a turn has the same skills."""
+        own = [[one.id, one.bundle] for one in self.own.installed.values() if self.own.trusts(one.id, one.bundle)]
+        org = [[one.id, one.bundle] for one in self.org.installed.values()]
+        return {"snapshot": list(self.snapshot), "org": org, "own": own}
 
     def over(self, library: Library) -> Here:
         """The same rights over another snapshot: that of a turn that began before."""

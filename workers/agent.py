@@ -132,7 +132,12 @@ class Agent:
         await self._wait_for_model(turn)
         hints = due(turn.records, catalogue, turn.now_ms()) if "load_skill" in turn.profile.tools else []
         broken = breaks(turn.stored.history)
-        await turn.write(*hints, Record("call", turn.now_ms(), {"step": step, "turn": turn.id}))
+        is_first = not any(record.type == "call" for record in turn.records)
+        await turn.write(
+            *hints,
+            Record("call", turn.now_ms(), {"step": step, "turn": turn.id}),
+            state="save" if is_first else "keep",  # which skills it works with
+        )
         if broken:
             with suppress(Unreachable):  # a figure is not worth a turn
                 await counts.add(turn.mailbox.store, counts.BREAK, *(f"{counts.BREAK}:{why}" for why in broken))

@@ -178,11 +178,12 @@ class Desk:
 
     async def _answer(self, turn: Turn, adapter: Adapter) -> None:
         here = await self.shelf.here(turn.stored.key, await self.watched.current())
-        rights = Rights(self.shelf, self.notes, self.watched, turn.stored.key, here.library)
+        library = await self.shelf.pinned(turn.state.setdefault("skills", here.pin), here)
+        rights = Rights(self.shelf, self.notes, self.watched, turn.stored.key, library)
         live = Live(turn, adapter)
         turn.aside = Aside(turn, adapter, partial(self._outside, adapter)).run
         try:
-            record, text = await self.agent.answer(turn, here, rights, live, Cards(turn, adapter))
+            record, text = await self.agent.answer(turn, here.over(library), rights, live, Cards(turn, adapter))
         except Ended as ended:
             await live.close()
             log(logger, "turn ended", conversation=turn.stored.key.id, turn=turn.id[:8], reason=ended.phrase)

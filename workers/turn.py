@@ -48,7 +48,7 @@ class Turn:
     profile: Profile
     state: dict[str, Any]
     """As stored: `id`, `start` (where its records begin in history), `at_ms`, `to` (where the reply goes, and the
-    person's locale), and `model` (its failures in a row, since when, not to be asked before).
+    person's locale), `skills` (`Here.pin`: those that it works with, whoever goes on), and `model` (its failures in a row, since when, not to be asked before).
     """
     live_rows: dict[str, Row] = field(default_factory=dict)
     """Messages of ours that show the growing answer."""

@@ -132,6 +132,7 @@ class Shelf:
             profile=profile,
             rule=lambda name, value: self._rule(loaded, profile, name, value),
             library=library,
+            snapshot=(seen.number, seen.hash),
             org=seen.org,
             own=seen.own,
             waiting=waiting,
@@ -157,6 +158,16 @@ class Shelf:
     def _unmet(self, skill: Skill, profile: Profile) -> str | None:
         missing = unmet(skill.head, profile.program_env, self._present)
         return str(missing) if missing else None
+
+    async def pinned(self, pin: Mapping[str, Any], here: Here) -> Library:
+        """The skills that a turn began with (`Here.pin`); those of now where nobody can tell any more. Raises `Unreachable`."""
+        if pin == here.pin:
+            return here.library
+        try:
+            return await self.stock.pinned(pin)
+        except (Refused, ValueError, KeyError, TypeError) as error:
+            log(logger, "skills of the turn's start are gone", level=logging.WARNING, reason=str(error))
+            return here.library
 
     async def look(self, channel_id: str = "") -> Seen:
         """One look, in one script. Raises `Unreachable`, and `ValueError` for decisions that nobody understands."""

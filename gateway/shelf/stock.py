@@ -12,7 +12,7 @@ from gateway.access import CHANNEL
 from gateway.calm import calmly
 from gateway.logs import log
 from gateway.shelf.decisions import Decisions
-from gateway.shelf.snapshot import Entry, Snapshot
+from gateway.shelf.snapshot import Entry, Snapshot, hash_of
 from gateway.store import Store, reading, script_of
 from skills import bundles, ids
 from skills.bundles import BrokenBundle, Cache
@@ -68,6 +68,23 @@ class Stock:
         ordered = [*self._snapshot.in_order, *added]
         in_order = [self._skills[_name(one)] for one in ordered if _name(one) in self._skills]
         return in_order, resolve([in_order], self._faults, self._snapshot.warnings)
+
+    async def pinned(self, pin: Mapping[str, Any]) -> Library:
+        """The library of an earlier moment, as `Here.pin` names it. Raises `Unreachable`, and `ValueError` if it is gone."""
+        number, hash_ = pin["snapshot"]
+        snapshot = await self.snapshot(number)
+        if hash_of(snapshot.dump()) != hash_:
+            raise ValueError(f"snapshot {number} is another one")
+        org = [Entry("org", name, bundle, "", ()) for name, bundle in pin["org"]]
+        own = [Entry(CHANNEL, name, bundle, "", ()) for name, bundle in pin["own"]]
+        tiers = [snapshot.in_order, org, own]
+        known, faults = await self._known([entry for tier in tiers for entry in tier])
+        return await asyncio.to_thread(
+            resolve,
+            [[known[_name(entry)] for entry in tier if _name(entry) in known] for tier in tiers],
+            [*snapshot.faults, *faults],
+            snapshot.warnings,
+        )
 
     async def with_channel(self, own: Decisions) -> tuple[Library, Mapping[str, Skill]]:
         """The library with a channel's bundles: the trusted ones are its last tier, the others, by `ids.key`, wait."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import weakref
 from pathlib import Path
@@ -89,6 +90,43 @@ async def test_a_running_turn_keeps_its_skills_and_not_its_rights(world: World) 
     now = (await world.here()).over(begun.library)
     assert may(None, now, SkillUse(skill, "load")).reason == "off_here"
     assert begun.find("report") is skill, "what was asked before does not change under anybody's feet"
+
+
+async def test_whoever_goes_on_with_a_turn_has_the_skills_that_it_began_with(world: World) -> None:
+    channels, everywhere = world.bundle("checklist", body="OWN.\n"), world.bundle("house", body="ALL.\n")
+    await add(world, channels)
+    await world.shelf.trust(OPS.channel_id, channels, world.change())
+    await world.shelf.add(ORG, everywhere, contents.whole(everywhere), world.change())
+    begun = await world.here()
+    pin = json.loads(json.dumps(begun.pin))
+    write(world.root, "report", body="Newer.\n")
+    write(world.root, "fresh")
+    await world.publish()
+    await add(world, world.bundle("checklist", body="Other.\n"))
+    await world.shelf.remove(ORG, begun.org.installed["house"], world.change())
+    elsewhere = world.another_shelf("two")
+    now = await world.here(shelf=elsewhere)
+    library = await elsewhere.pinned(pin, now)
+    assert [(one.id, one.hash) for one in library.skills.values()] == [
+        (one.id, one.hash) for one in begun.library.skills.values()
+    ]
+    skill = library.skills["report"]
+    await elsewhere.stock.at_hand(skill)
+    assert contents.body(skill) == "Do it.\n"
+    assert may(None, now.over(library), SkillUse(library.skills["checklist"], "load")).reason == "gone"
+    assert "fresh" in [one.id for one in (await world.here(shelf=elsewhere)).catalogue.skills], (
+        "others have what is new"
+    )
+
+
+async def test_where_the_start_of_a_turn_is_forgotten_the_skills_of_now_do(world: World) -> None:
+    pin = (await world.here()).pin
+    write(world.root, "fresh")
+    await world.publish()
+    here = await world.here()
+    for wrong in ({**pin, "snapshot": [99, "x"]}, {**pin, "snapshot": [1, "other"]}, {}):
+        assert await world.shelf.pinned(wrong, here) is here.library
+    assert await world.shelf.pinned(here.pin, here) is here.library
 
 
 @pytest.mark.parametrize("kind", ["no JSON", "unknown kind", "no switch", "another type of key"])
