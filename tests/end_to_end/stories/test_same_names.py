@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.end_to_end.requests import guidance, index, results
-from tests.end_to_end.stories.test_story_1 import rows
+from tests.end_to_end.stories.test_own_copy import rows
 from tests.end_to_end.stories.world import ANA, LI, MAX, World, skill
 from tests.harness.model_replies import Reply, calls, says
 

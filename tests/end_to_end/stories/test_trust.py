@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.end_to_end.requests import blocks, guidance, index, results, texts
-from tests.end_to_end.stories.test_story_1 import rows
+from tests.end_to_end.stories.test_own_copy import rows
 from tests.end_to_end.stories.world import ANA, LI, MAX, Turn, World, skill
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says
