@@ -6,7 +6,7 @@ whole in each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -14,16 +14,15 @@ from gateway.access import CHANNEL, Here, SkillUse, may
 from gateway.columns import cut, padded, width, widths, wrapped
 from gateway.phrases import say
 from skills import ids
-from skills.document import Head
 from skills.folders import Fault, Skill
-from skills.library import Catalogue, Library, Shadowed
+from skills.library import Shadowed
 from skills.visible import one_line
 
 Mark = Literal["●", "○", "✗"]
 NONE: Final = "–"
 HEADINGS: Final = ("", "id", "tier", "trust", "version", "summary")
 SUMMARY_MAX: Final = 200
-"""Characters of a description that a chat's list may show."""
+"""Characters of a description that are shown."""
 SUMMARY_MIN: Final = 20
 """Columns: with less a summary says nothing beside its row."""
 _INDENT: Final = "   "
@@ -54,23 +53,8 @@ class Row:
         return f"{self.reason} {self.summary}".strip()
 
 
-def rows(library: Library, catalogue: Catalogue, why_not: str) -> list[Row]:
-    """All skills of a snapshot in the order of their ids; those outside the catalogue say `why_not`."""
-    found = [
-        (key, Row("●", skill.id, skill.tier, NONE, _version(skill.head), one_line(skill.head.summary)))
-        if skill in catalogue
-        else (key, Row("○", skill.id, skill.tier, NONE, _version(skill.head), why=why_not))
-        for key, skill in library.skills.items()
-    ]
-    found += [
-        (ids.key(fault.id), Row("✗", one_line(fault.id or fault.place.name), fault.tier, why=_why(fault)))
-        for fault in library.faults
-    ]
-    return [row for _, row in sorted(found, key=lambda one: (one[0], one[1].mark))]
-
-
-def all_here(here: Here, *, unlisted: bool) -> list[Skill | Fault]:
-    """Everything that is or was meant as a skill in a channel, by id; bundles that wait too.
+def everything(here: Here, *, unlisted: bool) -> list[Skill | Fault]:
+    """All that is or was meant as a skill in a channel, by id; bundles that wait too.
 
     `unlisted`: with what the channel's profile does not list.
     """
@@ -79,30 +63,30 @@ def all_here(here: Here, *, unlisted: bool) -> list[Skill | Fault]:
     return [found[at] for key, _, at in sorted(keyed) if unlisted or here.fits(key)]
 
 
-def row_here(here: Here, one: Skill | Fault, language: str) -> Row:
+def row(here: Here, one: Skill | Fault, language: str) -> Row:
     """As it is in a channel. What is not in force says why, in that language."""
     if isinstance(one, Fault):
-        return Row("✗", one_line(one.id or one.place.name), one.tier, why=_why_in(one, language))
-    return _row_here(here, one, language)
-
-
-def _row_here(here: Here, skill: Skill, language: str) -> Row:
-    verdict = may(None, here, SkillUse(skill, "load"))
-    summary = "" if verdict.reason == "profile" else one_line(skill.head.summary[:SUMMARY_MAX])
-    why = (
-        "" if verdict.reason == "allowed" else one_line(say(f"skill.why.{verdict.reason}", language, rule=verdict.rule))
+        return Row("✗", one_line(one.id or one.place.name), one.tier, why=broken(one, language))
+    verdict = may(None, here, SkillUse(one, "load"))
+    why = "" if verdict.reason == "allowed" else say(f"skill.why.{verdict.reason}", language, rule=verdict.rule)
+    return Row(
+        "●" if verdict.allowed or verdict.as_data else "○",
+        one.id,
+        one.tier,
+        NONE if one.tier != CHANNEL else "yes" if here.own.trusts(one.id, one.hash) else "no",
+        version_of(one),
+        "" if verdict.reason == "profile" else one_line(one.head.summary[:SUMMARY_MAX]),
+        one_line(why),
     )
-    is_on = verdict.allowed or verdict.as_data
-    trust = NONE if skill.tier != CHANNEL else "yes" if here.own.trusts(skill.id, skill.hash) else "no"
-    return Row("●" if is_on else "○", skill.id, skill.tier, trust, _version(skill.head), summary, why)
 
 
-def _why_in(fault: Fault, language: str) -> str:
-    reason = fault.told
-    return one_line(say("skill.why.kept", language, reason=reason) if fault.kept else reason)
+def broken(fault: Fault, language: str) -> str:
+    """What is wrong, in one line; and that the version before is in force, where that is so."""
+    reason = one_line(fault.told)
+    return say("skill.why.kept", language, reason=reason) if fault.kept else reason
 
 
-def behind_here(shadowed: Iterable[Shadowed], language: str) -> list[str]:
+def behind(shadowed: Iterable[Shadowed], language: str) -> list[str]:
     """A line for each skill that stands behind another of its id, in that language."""
     return [
         say(
@@ -120,15 +104,7 @@ def behind_here(shadowed: Iterable[Shadowed], language: str) -> list[str]:
 
 def version_of(skill: Skill) -> str:
     """In one short line; a dash for none."""
-    return _version(skill.head)
-
-
-def behind(library: Library) -> list[str]:
-    """A line for each skill that stands behind another of its id."""
-    return [
-        f"{one.by.id}: {one.by.tier} {_version(one.by.head)} takes the place of {one.skill.tier} {_version(one.skill.head)}"
-        for one in library.shadowed
-    ]
+    return cut(one_line(skill.head.text("version")), 12) or NONE
 
 
 def lay_out(rows: Sequence[Row], columns: int | None, headings: Sequence[str] = HEADINGS) -> list[str]:
@@ -175,17 +151,3 @@ def _block(row: Row, columns: int | None, headings: Sequence[str]) -> Iterator[s
     facts += [row.version] if row.version != NONE else []
     yield "  " + " · ".join(facts)
     yield from (f"  {line}" for line in ([row.text] if columns is None else _below(row, columns - 2)) if line)
-
-
-def _version(head: Head) -> str:
-    return cut(one_line(head.text("version")), 12) or NONE
-
-
-def _why(fault: Fault) -> str:
-    return one_line(fault.told + (" (the version before stays in force)" if fault.kept else ""))
-
-
-def counted(rows: Sequence[Row]) -> Mapping[Mark, int]:
-    """How many there are of each mark."""
-    marks: tuple[Mark, ...] = ("●", "○", "✗")
-    return {mark: sum(row.mark == mark for row in rows) for mark in marks}

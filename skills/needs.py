@@ -69,17 +69,18 @@ def this_machine() -> Machine:
 
 
 def unmet(
-    head: Head, granted_env: Collection[str], present_env: Collection[str], machine: Machine | None = None
+    head: Head, granted_env: Collection[str], present_env: Collection[str] | None = None, machine: Machine | None = None
 ) -> str | None:
     """The first need of a skill that is not met, as a sentence that goes on from its id, or none.
 
-    `granted_env`: names that the profile grants to programs; `present_env`: names that are set and may be handed over.
+    `granted_env`: names that the profile grants to programs; `present_env`: names that are set and may be handed over,
+    where that is known; where it is not, no need is held against them.
     """
     for name in head.env:
         shown = visible(name[:80])
         if name not in granted_env:
             return f"needs the variable {shown}, which the profile does not grant (program_env)"
-        if name not in present_env:
+        if present_env is not None and name not in present_env:
             return f"needs the variable {shown}, which is not set where workers run"
     text = head.text("compatibility")
     return _incompatible(text, machine or this_machine()) if text else None

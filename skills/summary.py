@@ -1,100 +1,38 @@
-"""The summary of a library: what a start or a reload tells, for the log and for chat."""
+"""The summary of a library: what the log tells of it after a start or a reload."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, Protocol
 
 from skills import ids
-from skills.folders import Fault, Skill
 from skills.index import Index
-from skills.library import Catalogue, Library
+from skills.library import Library
 from skills.visible import one_line
 
-Mark = Literal["●", "○", "✗"]
-"""In force; there and not in force; broken."""
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One skill, or what was meant to be one."""
-
-    mark: Mark
-    id: str
-    tier: str
-    description_characters: int = 0
-    """As parsed, uncut."""
-    why: str = ""
-    """Why it is not in force, or what is wrong with it."""
-
-    def __str__(self) -> str:
-        length = f"  {self.description_characters:,} characters" if self.mark != "✗" else ""
-        return f"{self.mark} {self.id}  {self.tier}{length}" + (f"  ({self.why})" if self.why else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A library as one profile or channel has it."""
-
-    rows: tuple[Row, ...]
-    """By id; broken ones included."""
-    index: Index
-    budget_tokens: int
-    """How long the index may be."""
-
-    @property
-    def on(self) -> int:
-        """How many are in force."""
-        return self._counted("●")
-
-    @property
-    def total(self) -> int:
-        """How many could be."""
-        return self.on + self._counted("○")
-
-    @property
-    def broken(self) -> int:
-        """How many folders are no skill."""
-        return self._counted("✗")
-
-    def _counted(self, mark: Mark) -> int:
-        return sum(row.mark == mark for row in self.rows)
-
-    def __str__(self) -> str:
-        """The figures in one line."""
-        index = self.index
-        figures = [f"{self.on} of {self.total} skills on"]
-        figures += [f"{self.broken} broken"] if self.broken else []
-        figures += [f"list of {index.tokens:,} of {self.budget_tokens:,} tokens"]
-        figures += [f"{index.shortened} descriptions shortened"] if index.shortened else []
-        figures += [f"{index.shown} of {index.total} named"] if index.shown < index.total else []
-        return ", ".join(figures)
-
-
-def summarise(
-    library: Library,
-    catalogue: Catalogue,
-    index: Index,
-    budget_tokens: int,
-    why_not: Callable[[Skill], str] = lambda _: "",
-) -> Summary:
-    """`why_not` says of a skill outside the catalogue why it is not in force there."""
-    rows = [_row(skill, "" if skill in catalogue else why_not(skill), catalogue) for skill in library.skills.values()]
-    rows += [
-        Row("✗", one_line(fault.id or fault.place.name), fault.tier, why=_reason(fault)) for fault in library.faults
+def lines(library: Library) -> list[str]:
+    """A line for each skill that is in force, with the length of its description, and for each that is broken, by id."""
+    found = [
+        (key, f"● {skill.id}  {skill.tier}  {len(skill.head.description):,} characters")
+        for key, skill in library.skills.items()
     ]
-    return Summary(tuple(sorted(rows, key=lambda row: (ids.key(row.id), row.mark))), index, budget_tokens)
+    found += [
+        (ids.key(fault.id), f"✗ {one_line(fault.id or fault.place.name)}  {fault.tier}  ({one_line(fault.told)})")
+        for fault in library.faults
+    ]
+    return [line for _, line in sorted(found)]
 
 
-def _row(skill: Skill, why: str, catalogue: Catalogue) -> Row:
-    return Row("●" if skill in catalogue else "○", skill.id, skill.tier, len(skill.head.description), why)
-
-
-def _reason(fault: Fault) -> str:
-    where = f"{Path(fault.place).name}{f' line {fault.line}' if fault.line else ''}"
-    return one_line(f"{where}: {fault.reason}" + (" (the version before it stays in force)" if fault.kept else ""))
+def figures(library: Library, index: Index, budget_tokens: int) -> str:
+    """In one line: how many skills the index is of, and what room it takes. `budget_tokens`: how long it may be."""
+    told = [f"{index.total} of {len(library.skills)} skills on"]
+    told += [f"{len(library.faults)} broken"] if library.faults else []
+    told += [f"list of {index.tokens:,} of {budget_tokens:,} tokens"]
+    told += [f"{index.shortened} descriptions shortened"] if index.shortened else []
+    told += [f"{index.shown} of {index.total} named"] if index.shown < index.total else []
+    return ", ".join(told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,8 @@ config_option = click.option(
 """Accepted before the command, and by each command that `pass_loaded` or `pass_settings` is on."""
 
 
+ENGLISH: Final = "en"
+"""What the command line speaks, also where it uses phrases of the chat."""
 CHANNEL_HELP: Final = "CONNECTION/CHANNEL, as the last lines of `/skill list` in that channel name it."
 channel_option = click.option("--channel", metavar="CONNECTION/CHANNEL", help=CHANNEL_HELP)
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import click
 
 from config.loading import Loaded
-from gateway.cli import CHANNEL_HELP, channel_option, pass_loaded
-from gateway.cli.shelf import ENGLISH, Open, do, tell
+from gateway.cli import CHANNEL_HELP, ENGLISH, channel_option, pass_loaded
+from gateway.cli.shelf import Open, do, tell
 from gateway.commands.skill import answers
 from gateway.shelf.note_acts import NoteActs
 from skills.notes import Note

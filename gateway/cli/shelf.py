@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import click
 
 from config.checks import nearest
 from config.loading import Loaded
 from config.rules import rule_of
-from config.settings import environment
 from gateway.access import Here
-from gateway.cli import CHANNEL_HELP, Stop, channel_option, pass_loaded
+from gateway.cli import CHANNEL_HELP, ENGLISH, Stop, channel_option, pass_loaded
 from gateway.commands.skill import answers
 from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
@@ -28,13 +27,11 @@ from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.notes import Notes
 from gateway.shelf.outcomes import Refusal, Shown
 from gateway.shelf.shelf import Shelf
-from gateway.skill_table import Row, all_here, behind_here, row_here
 from gateway.store import Layout, Store, Unreachable, open_store, reading
 from skills.bundles import Cache
 
 T = TypeVar("T")
 
-ENGLISH: Final = "en"
 everywhere_option = click.option("--everywhere", is_flag=True, help="For the whole organisation.")
 
 
@@ -77,8 +74,7 @@ async def opened(loaded: Loaded, key: ConversationKey | None) -> AsyncIterator[O
     layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
     store = open_store(redis_url(settings), layout, timeout_s=settings.redis.timeout_s)
     try:
-        present = frozenset(name for name, value in environment().items() if value)
-        shelf = Shelf(store, Cache(settings.data / "skills"), rule=rule_of, present=present)
+        shelf = Shelf(store, Cache(settings.data / "skills"), rule=rule_of, present=None)  # that of workers is not ours
         here: Callable[[], Awaitable[Here]] = (
             partial(shelf.here, key, loaded) if key else partial(shelf.everywhere, loaded)
         )
@@ -122,16 +118,12 @@ def tell(markdown: str) -> None:
 # ---- what `skills list` and `skills show` ask with --channel ----
 
 
-def listed(loaded: Loaded, channel: str) -> tuple[list[Row], Sequence[str], str]:
-    """Rows, what is behind others, and the figures of a channel."""
+def here(loaded: Loaded, channel: str) -> Here:
+    """What holds in a channel now."""
 
-    async def work(there: Open) -> tuple[list[Row], Sequence[str], str]:
-        here, _ = await there.acts.may("skill list")
-        rows = [row_here(here, one, ENGLISH) for one in all_here(here, unlisted=True)]
-        figures = (
-            f"{len(here.catalogue.skills)} of {len(rows)} skills in force in {here.room} (profile {here.profile.name})."
-        )
-        return rows, behind_here(here.library.shadowed, ENGLISH), figures
+    async def work(there: Open) -> Here:
+        found, _ = await there.acts.may("skill list")
+        return found
 
     return do(loaded, channel, work)
 

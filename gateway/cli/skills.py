@@ -8,7 +8,8 @@ import asyncio
 import importlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -18,15 +19,18 @@ import click
 from config.checks import nearest
 from config.loading import Loaded
 from config.profiles import DEFAULT, Profile
+from config.rules import rule_of
 from config.settings import environment
-from gateway.cli import Stop, channel_option, examples, pass_loaded
+from gateway.access import Here
+from gateway.cli import ENGLISH, Stop, channel_option, examples, pass_loaded
 from gateway.columns import padded, widths
-from gateway.skill_table import Row, behind, counted, lay_out, rows
+from gateway.skill_table import behind, everything, lay_out, row
 from skills import contents, document, lint, visible
 from skills.contents import Changed
 from skills.findings import Finding
 from skills.folders import Fault, Skill, read_file
 from skills.library import Library, SkillNotFound, roots, scan
+from skills.needs import unmet
 from skills.programs import Grant, Programs
 
 WIDE: Final = 160
@@ -90,16 +94,18 @@ def list_(loaded: Loaded, width: int | None, profile_name: str, channel: str | N
     folders on this machine hold.
     """
     columns = width or shutil.get_terminal_size((WIDE, 24)).columns
-    if channel:
-        there, others, figures = _in_force().listed(loaded, channel)
-        _print(there, columns, (*others, figures))
-        return
-    library, profile = _library(loaded), _profile(loaded, profile_name)
-    found = rows(library, library.catalogue(profile.skills), f"not in the profile {profile_name}")
-    _print(found, columns, (*behind(library), *library.warnings))
-    counts = counted(found)
-    broken = f", {counts['✗']} broken" if counts["✗"] else ""
-    click.echo(f"{counts['●']} of {len(library.skills)} skills in force in the profile {profile_name}{broken}.")
+    here: Here = _in_force().here(loaded, channel) if channel else _under(loaded, profile_name)
+    rows = [row(here, one, ENGLISH) for one in everything(here, unlisted=True)]
+    for piece in lay_out(rows, columns) if rows else ():
+        click.echo(piece)
+    for line in (*behind(here.library.shadowed, ENGLISH), *here.library.warnings):
+        click.echo(line)
+    place = f"{here.room} (profile {here.profile.name})" if channel else f"the profile {profile_name}"
+    broken = sum(one.mark == "✗" for one in rows)
+    click.echo(
+        f"{len(here.catalogue.skills)} of {len(rows) - broken} skills in force in {place}"
+        + (f", {broken} broken." if broken else ".")
+    )
 
 
 @skills.command()
@@ -206,13 +212,6 @@ def test(loaded: Loaded, name: str | None, profile_name: str) -> None:
     click.echo(f"{passed} example{'s' if passed != 1 else ''} passed." if passed else "There are no examples.")
 
 
-def _print(found: Sequence[Row], columns: int, further: Iterable[str]) -> None:
-    for piece in lay_out(found, columns) if found else ():
-        click.echo(piece)
-    for line in further:
-        click.echo(line)
-
-
 def _show_there(loaded: Loaded, name: str, channel: str) -> None:
     shown = _in_force().shown(loaded, channel, name)
     skill = shown.skill
@@ -229,6 +228,19 @@ def _library(loaded: Loaded) -> Library:
         return scan(roots(loaded.settings.skills))
     except NotADirectoryError as error:
         raise Stop(f"{error}.") from None
+
+
+def _under(loaded: Loaded, profile_name: str) -> Here:
+    """What holds under a profile, as far as the folders on this machine tell: nobody has switched or added anything."""
+    profile = _profile(loaded, profile_name)
+    return Here(
+        room="",
+        channel_id="",
+        profile=profile,
+        rule=partial(rule_of, loaded, profile),
+        library=_library(loaded),
+        unmet=lambda skill, its: unmet(skill.head, its.program_env),
+    )
 
 
 def _profile(loaded: Loaded, name: str) -> Profile:

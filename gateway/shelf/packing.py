@@ -18,11 +18,10 @@ from gateway.calm import calmly
 from gateway.logs import log
 from gateway.shelf.snapshot import Snapshot, hash_of, snapshot_of
 from gateway.store import Store, Unreachable, reading, script_of
-from skills import bundles, contents, document
+from skills import bundles, contents, document, summary
 from skills.folders import Fault, Skill
 from skills.index import lay_out
 from skills.library import Found, Library, look, resolve, roots
-from skills.summary import Summary, changes, summarise
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +118,7 @@ class Packer:
             return False
         self._published_as = (plan.hash, now)
         told = await calmly(self._told, found, self._published)
-        log(logger, "skills published", snapshot=now, new=len(new), gone=len(plan.gone), sum=str(told.summary))
+        log(logger, "skills published", snapshot=now, new=len(new), gone=len(plan.gone), sum=told.figures)
         for line in told.lines:
             log(logger, line)
         for line in told.warnings:
@@ -131,14 +130,14 @@ class Packer:
         library = resolve(found.tiers, found.faults, found.warnings)
         every = library.catalogue(["*"])
         budget = self._settings.index_max_tokens
-        summary = summarise(library, every, lay_out(every, budget), budget)
+        figures = summary.figures(library, lay_out(every, budget), budget)
         if before is None:
-            return _Told(summary, [str(row) for row in summary.rows[:LINES_MAX]], _remarks(library))
+            return _Told(figures, summary.lines(library)[:LINES_MAX], _remarks(library))
         last = resolve(before.tiers, before.faults, before.warnings)
-        lines = [str(change) for change in changes(last.skills, library.skills)]
+        lines = [str(change) for change in summary.changes(last.skills, library.skills)]
         known = set(_remarks(last))
         warnings = [remark for remark in _remarks(library) if remark not in known]
-        return _Told(summary, lines[:LINES_MAX], warnings)
+        return _Told(figures, lines[:LINES_MAX], warnings)
 
     async def _put(self, skills: Iterable[Skill]) -> None:
         for some in _portions(skills):
@@ -230,7 +229,7 @@ async def standing(store: Store) -> tuple[int, str]:
 class _Told:
     """What the log says of a snapshot."""
 
-    summary: Summary
+    figures: str
     lines: Sequence[str]
     warnings: Sequence[str]
 

@@ -78,8 +78,9 @@ class Shelf:
         cache: Cache,
         *,
         rule: Callable[[Loaded, Profile, str, str], str],
-        present: Collection[str],
+        present: Collection[str] | None,
     ) -> None:
+        """`present`: names of the variables that are set where workers run; None: nobody here knows."""
         self.stock = Stock(store, cache)
         self._store = store
         self._rule = rule

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from config.profiles import Profile
+from gateway.access import Here
 from gateway.columns import width
-from gateway.skill_table import HEADINGS, Row, behind, counted, lay_out, rows
+from gateway.skill_table import HEADINGS, Row, behind, everything, lay_out, row
 from skills.folders import Root
 from skills.library import Library, scan
 from tests.skills.test_library import write
@@ -25,20 +27,27 @@ def library(tmp_path: Path) -> Library:
     return scan([Root("builtin", tmp_path / "builtin"), Root("org", tmp_path / "org")])
 
 
+def here_of(library: Library, *patterns: str) -> Here:
+    profile = Profile(name="team", skills=list(patterns))
+    return Here("a/b", "c" * 26, profile, rule=lambda key, value: f"team.yaml: {key}", library=library)  # noqa: ARG005
+
+
 def listed(library: Library) -> list[Row]:
-    return rows(library, library.catalogue(["web-access", "财务/*"]), "not in the profile team")
+    here = here_of(library, "web-access", "财务/*")
+    return [row(here, one, "en") for one in everything(here, unlisted=True)]
 
 
 def test_each_skill_has_a_row_and_what_is_not_in_force_says_why(library: Library) -> None:
-    found = {row.id: row for row in listed(library)}
+    found = {one.id: one for one in listed(library)}
     assert found["web-access"] == Row("●", "web-access", "org", "–", "7.0.0", "内网优先")
-    assert found["standup"] == Row("○", "standup", "org", "–", "–", why="not in the profile team")
+    assert found["standup"] == Row("○", "standup", "org", "–", "–", why="not in the profile (team.yaml: skills)")
     assert found["坏例子"] == Row("✗", "坏例子", "org", "–", "–", why="SKILL.md line 1: no closing ---")
-    assert counted(listed(library)) == {"●": 2, "○": 1, "✗": 1}
+    assert [one.mark for one in listed(library)] == ["○", "●", "✗", "●"]
 
 
 def test_what_is_behind_another_copy_is_told(library: Library) -> None:
-    assert behind(library) == ["web-access: org 7.0.0 takes the place of builtin 1.0.0"]
+    told = "web-access: org 7.0.0 takes the place of builtin 1.0.0, which is behind it."
+    assert behind(library.shadowed, "en") == [told]
 
 
 def test_eighty_columns_make_a_table_whose_columns_begin_at_the_same_place(library: Library) -> None:
@@ -46,9 +55,9 @@ def test_eighty_columns_make_a_table_whose_columns_begin_at_the_same_place(libra
     assert table[0].split() == list(HEADINGS[1:])
     assert all("\n" not in line and width(line) <= 80 for line in table)
     start = width(table[0].partition("tier")[0])
-    for line, row in zip(table[1:], listed(library), strict=True):
-        assert width(line[: line.index(row.id)]) == 3
-        before = line[: line.index(f" {row.tier} ", 3 + len(row.id)) + 1]
+    for line, one in zip(table[1:], listed(library), strict=True):
+        assert width(line[: line.index(one.id)]) == 3
+        before = line[: line.index(f" {one.tier} ", 3 + len(one.id)) + 1]
         assert width(before) == start
 
 
@@ -74,8 +83,7 @@ def test_an_id_is_whole_in_every_form(columns: int | None) -> None:
 def test_nothing_in_a_description_starts_a_row_or_hides_in_one(tmp_path: Path) -> None:
     write(tmp_path, "sly", description='"one\\nline\\u202e ● fake"')
     library = scan([Root("org", tmp_path)])
-    [row] = rows(library, library.catalogue(["*"]), "")
-    assert row.summary == "one line<U+202E> ● fake"
+    assert row(here_of(library, "*"), library.skills["sly"], "en").summary == "one line<U+202E> ● fake"
 
 
 @pytest.mark.parametrize("columns", [80, 60, 40, 20, 6, None])

@@ -31,6 +31,7 @@ def test_a_variable_has_to_be_granted_and_set() -> None:
         "needs the variable REGION, which is not set where workers run"
     )
     assert unmet(asks, ["TOKEN", "REGION"], ["TOKEN", "REGION"]) is None
+    assert unmet(asks, ["TOKEN", "REGION"], None) is None, "what is set where workers run is not known everywhere"
     assert unmet(head("license: MIT"), (), ()) is None
     assert "the variable TO<U+200B>KEN, which" in str(unmet(head("env: [TO\u200bKEN]"), (), ()))
 

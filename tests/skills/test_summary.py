@@ -8,39 +8,38 @@ from pathlib import Path
 from skills.folders import Root
 from skills.index import lay_out
 from skills.library import Library, scan
-from skills.summary import Summary, changes, summarise
+from skills.summary import changes, figures, lines
 from tests.skills.test_library import write
 
 
-def summary(library: Library, *patterns: str, budget: int = 1_000) -> Summary:
-    catalogue = library.catalogue(patterns or ["*"])
-    return summarise(library, catalogue, lay_out(catalogue, budget), budget, lambda skill: f"{skill.tier} is off")
+def told(library: Library, budget: int = 1_000) -> str:
+    return figures(library, lay_out(library.catalogue(["*"]), budget), budget)
 
 
-def test_each_skill_has_its_mark_tier_and_length_and_says_why_it_is_not_in_force(tmp_path: Path) -> None:
+def test_each_skill_has_its_mark_tier_and_length_and_a_broken_one_says_why(tmp_path: Path) -> None:
     write(tmp_path, "web", description="Reads the web.")
     write(tmp_path, "财务/报表", description="按科目导出")
     (tmp_path / "half").mkdir()
     (tmp_path / "half/SKILL.md").write_text("---\nname: half\u202e\n")
-    found = summary(scan([Root("org", tmp_path)]), "web")
-    assert [str(row) for row in found.rows] == [
+    library = scan([Root("org", tmp_path)])
+    assert lines(library) == [
         "✗ half  org  (SKILL.md line 1: no closing ---)",
         "● web  org  14 characters",
-        "○ 财务/报表  org  5 characters  (org is off)",
+        "● 财务/报表  org  5 characters",
     ]
-    assert (found.on, found.total, found.broken) == (1, 2, 1)
-    assert str(found) == f"1 of 2 skills on, 1 broken, list of {found.index.tokens} of 1,000 tokens"
+    index = lay_out(library.catalogue(["web"]), 1_000)
+    assert figures(library, index, 1_000) == f"1 of 2 skills on, 1 broken, list of {index.tokens} of 1,000 tokens"
 
 
 def test_what_did_not_fit_is_counted(tmp_path: Path) -> None:
     for number in range(60):
         write(tmp_path, f"skill-{number:02}", description="and more words on it " * 14)
     library = scan([Root("org", tmp_path)])
-    shortened = summary(library, budget=2_000)
-    assert f"of 2,000 tokens, {shortened.index.shortened} descriptions shortened" in str(shortened)
-    assert "named" not in str(shortened)
-    few = summary(library, budget=200)
-    assert str(few).endswith(f", 60 descriptions shortened, {few.index.shown} of 60 named")
+    shortened = lay_out(library.catalogue(["*"]), 2_000).shortened
+    assert f"of 2,000 tokens, {shortened} descriptions shortened" in told(library, 2_000)
+    assert "named" not in told(library, 2_000)
+    shown = lay_out(library.catalogue(["*"]), 200).shown
+    assert told(library, 200).endswith(f", 60 descriptions shortened, {shown} of 60 named")
 
 
 def test_a_reload_tells_what_came_went_and_took_whose_place(tmp_path: Path) -> None:

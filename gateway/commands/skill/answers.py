@@ -12,7 +12,7 @@ from gateway.quoting import fenced, few, quoted
 from gateway.shelf.cards import card
 from gateway.shelf.note_acts import Listed
 from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Switched, Trusted
-from gateway.skill_table import version_of
+from gateway.skill_table import broken, version_of
 from skills.findings import Finding
 from skills.folders import Fault, Skill
 from skills.notes import Note, signed
@@ -102,8 +102,8 @@ def reloaded(done: Reloaded, language: str) -> str:
 
 
 def fault_told(fault: Fault, language: str) -> str:
-    key = "skill.fault.kept" if fault.kept else "skill.fault"
-    return say(key, language, id=quoted(fault.id or fault.place.name), tier=fault.tier, reason=quoted(fault.told))
+    name = quoted(fault.id or fault.place.name)
+    return say("skill.fault", language, id=name, tier=fault.tier, reason=quoted(broken(fault, language)))
 
 
 def shown(done: Shown, room: str, language: str) -> str:

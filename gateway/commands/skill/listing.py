@@ -11,7 +11,7 @@ from gateway.markdown import MEASURES, Measure
 from gateway.phrases import say
 from gateway.platforms import Capabilities
 from gateway.quoting import fenced
-from gateway.skill_table import HEADINGS, all_here, behind_here, lay_out, row_here
+from gateway.skill_table import HEADINGS, behind, everything, lay_out, row
 from skills import ids
 
 ROWS_MAX: Final = 300
@@ -20,10 +20,10 @@ ROWS_MAX: Final = 300
 
 def told(here: Here, language: str, chat: Capabilities, word: str = "", *, unlisted: bool) -> str:
     """Markdown. `unlisted`: with skills that the channel's profile does not list. `word`: only ids that hold it."""
-    every = all_here(here, unlisted=unlisted)
+    every = everything(here, unlisted=unlisted)
     fits = ids.fitting([f"*{word}*"]).fullmatch
     found = [one for one in every if fits(ids.key(one.id))]
-    rows = [row_here(here, one, language) for one in found[:ROWS_MAX]]
+    rows = [row(here, one, language) for one in found[:ROWS_MAX]]
     headings = ("", *(say(f"skill.list.{name}", language) for name in HEADINGS[1:]))
     pieces = lay_out(rows, chat.columns, headings) if rows else []
     is_table = bool(pieces) and len(pieces) > len(rows)
@@ -34,8 +34,8 @@ def told(here: Here, language: str, chat: Capabilities, word: str = "", *, unlis
     last = [say("skill.list.count", language, on=len(here.catalogue.skills), total=len(every), room=f"`{here.room}`")]
     if len(rows) < len(found):
         last.append(say("skill.list.cut", language, count=len(found) - len(rows)))
-    shown = {row.id for row in rows}
-    last += behind_here([one for one in here.library.shadowed if one.by.id in shown], language)
+    shown = {one.id for one in rows}
+    last += behind([one for one in here.library.shadowed if one.by.id in shown], language)
     if not unlisted and (rest := sum(not here.fits(key) for key in here.library.skills)):
         last.append(say("skill.list.unlisted", language, count=rest))
     return "\n\n".join([*blocks, "\n".join(f"- {line}" for line in last)])

@@ -43,7 +43,21 @@ def test_the_list_of_a_profile_says_what_it_leaves_out(capsys: pytest.CaptureFix
     told = {line.split()[1]: line for line in capsys.readouterr().out.splitlines()[1:5]}
     assert told["web-access"].startswith("●")
     assert told["expense-report"].startswith("○")
-    assert "not in the profile wechat" in told["expense-report"]
+    assert "not in the profile (" in told["expense-report"]
+
+
+def test_the_list_says_which_grant_is_missing_and_does_not_judge_by_the_variables_of_this_shell(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, "metrics", more="env: [METRICS_TOKEN]\n")
+    assert run(["skills", "list", "--width", "160"]) == 0
+    [told] = [line for line in capsys.readouterr().out.splitlines() if " metrics " in line]
+    assert told.startswith("○")
+    assert "needs the variable METRICS_TOKEN, which the profile does not grant" in told
+    (folder.parent / "profiles").mkdir()
+    (folder.parent / "profiles/ops.yaml").write_text("skills: ['*']\nprogram_env: [METRICS_TOKEN]\n")
+    assert run(["skills", "list", "--width", "160", "--profile", "ops"]) == 0
+    assert "●  metrics" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("folder")

@@ -284,7 +284,7 @@ async def test_a_reload_names_file_line_and_reason_and_what_stays(world: World) 
     (folder / "SKILL.md").write_text("---\nname: standup\n")
     told = await reload(world)
     assert "SKILL.md line 1: no closing ---" in told
-    assert "copy that worked stays in force" in told
+    assert "the version that worked before stays in force" in told
     assert "standup" in await world.ids()
 
 
