@@ -137,6 +137,7 @@ ENGLISH: Final = "en"
 """What the command line speaks, also where it uses phrases of the chat."""
 CHANNEL_HELP: Final = "CONNECTION/CHANNEL, as the last lines of `/skill list` in that channel name it."
 channel_option = click.option("--channel", metavar="CONNECTION/CHANNEL", help=CHANNEL_HELP)
+needed_channel_option = click.option("--channel", metavar="CONNECTION/CHANNEL", required=True, help=CHANNEL_HELP)
 
 
 def given_config() -> Path | None:

@@ -10,7 +10,7 @@ import click
 
 from config.loading import Loaded
 from gateway.cli import CHANNEL_HELP, pass_loaded
-from gateway.cli.shelf import do, key_of
+from gateway.cli.acts import do, key_of
 from gateway.shelf.audit import Line, read, short
 from skills.visible import one_line
 

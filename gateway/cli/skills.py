@@ -38,7 +38,7 @@ WIDE: Final = 160
 
 
 IN_FORCE: Final = {
-    **dict.fromkeys(("on", "off", "trust", "add", "remove", "reload"), "gateway.cli.shelf"),
+    **dict.fromkeys(("on", "off", "trust", "add", "remove", "reload"), "gateway.cli.acts"),
     **dict.fromkeys(("notes", "approve", "reject"), "gateway.cli.notes"),
 }
 """What is done to skills in force and their notes, in Redis, and the modules that do it."""
@@ -67,7 +67,7 @@ class _Skills(click.Group):
 
 
 def _in_force() -> Any:
-    return importlib.import_module("gateway.cli.shelf")
+    return importlib.import_module("gateway.cli.acts")
 
 
 @click.group(cls=_Skills, epilog=_EXAMPLES)

@@ -73,9 +73,9 @@ class Acts:
                 raise Refusal("unlisted", id=one.id, rule=here.rule("skills", one.id))
         await self.shelf.switch(scope(here), one.id, to, self.change(here, rule))
         if skill is None:
-            return Switched(one.id, to, "allowed", "", is_gone=not one.faults and not one.installed)
+            return Switched(here.room, one.id, to, "allowed", "", is_gone=not one.faults and not one.installed)
         verdict = access.may(None, await self.by.here(), SkillUse(skill, "load"))
-        return Switched(one.id, to, verdict.reason, verdict.rule)
+        return Switched(here.room, one.id, to, verdict.reason, verdict.rule)
 
     async def trust(self, name: str, digits: str = "") -> Trusted:
         """Exactly the bytes that are there now; with `digits` only if their hash begins so."""
@@ -93,7 +93,7 @@ class Acts:
             await self.shelf.trust(here.channel_id, skill, self.change(here, rule))
         except OtherBundle:
             raise Refusal("changed", id=one.id) from None
-        return Trusted(skill.id, skill.hash, behind)
+        return Trusted(here.room, skill.id, skill.hash, behind)
 
     async def add(self, filename: str, raw: bytes) -> Added:
         """The skill in a zip. It has to be trusted where it is for one channel, unless these very bytes are already."""
@@ -116,6 +116,7 @@ class Acts:
         await self.shelf.add(scope(here), skill, kept, self.change(here, rule))
         now = naming.meant(await self.by.here(), id_)
         return Added(
+            here.room,
             skill.id,
             skill.hash,
             skill.head.text("version"),
@@ -134,12 +135,12 @@ class Acts:
             one = self._find(here, name)
         except Refusal:
             if await self.shelf.was_made(change):
-                return Removed(name, "")
+                return Removed(here.room, name, "")
             raise
         installed = one.installed if here.room else one.everywhere
         if installed is None:
             if await self.shelf.was_made(change):
-                return Removed(one.id, "", one.skill)
+                return Removed(here.room, one.id, "", one.skill)
             if one.everywhere:
                 raise Refusal("added_everywhere", id=one.id)
             raise Refusal("no_bundle", id=one.id, tier=_tier(one))
@@ -147,7 +148,9 @@ class Acts:
             await self.shelf.remove(scope(here), installed, change)
         except OtherBundle:
             raise Refusal("changed", id=one.id) from None
-        return Removed(installed.id, installed.bundle, naming.meant(await self.by.here(), installed.id).skill)
+        return Removed(
+            here.room, installed.id, installed.bundle, naming.meant(await self.by.here(), installed.id).skill
+        )
 
     async def reload(self) -> Reloaded:
         """Have the folders looked at, and say what is otherwise than at the reload before."""
@@ -202,7 +205,16 @@ class Acts:
         behind = tuple(each.skill for each in here.library.shadowed if ids.key(each.by.id) == ids.key(skill.id))
         other = one.skill if one.skill is not skill else None
         return Shown(
-            skill, verdict.reason, verdict.rule, findings, raw, known, () if other else behind, one.faults, other
+            here.room,
+            skill,
+            verdict.reason,
+            verdict.rule,
+            findings,
+            raw,
+            known,
+            () if other else behind,
+            one.faults,
+            other,
         )
 
     async def refused(self, command: str, thing: str, refusal: Refusal) -> None:

@@ -12,22 +12,13 @@ from zoneinfo import ZoneInfo
 from gateway.shelf.acts import Acts
 from gateway.shelf.audit import Change
 from gateway.shelf.notes import EVERYWHERE, Decided, Full, NoNote, Notes, OtherNotes
-from gateway.shelf.outcomes import Refusal
+from gateway.shelf.outcomes import Listed, Noted, NotedAs, Refusal
 from skills.notes import Note
 
 LISTED_MAX: Final = 40
 _SPAN: Final = re.compile(r"(\d{1,4})\s*([mhdw])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """Notes of a channel and those of all channels, newest first."""
-
-    waiting: tuple[Note, ...]
-    kept: tuple[Note, ...]
-    everywhere: tuple[Note, ...]
 
 
 @dataclass(frozen=True)
@@ -56,32 +47,43 @@ class NoteActs:
             raise Refusal("note_waits", code=note.code)
         return note
 
-    async def approve(self, code: str) -> Note:
+    async def approve(self, code: str) -> Noted:
         """It counts from now on. Raises `Refusal` of the kind `note_changed` with what it would replace now."""
-        return await self._change("skill approve", code, lambda change: self.notes.approve(change, code))
+        return await self._change("skill approve", code, "approved", lambda change, _: self.notes.approve(change, code))
 
-    async def reject(self, code: str) -> Note:
-        return await self._change("skill reject", code, lambda change: self.notes.reject(change, code))
+    async def reject(self, code: str) -> Noted:
+        return await self._change("skill reject", code, "rejected", lambda change, _: self.notes.reject(change, code))
 
-    async def revert(self, code: str) -> Note:
-        return await self._change("skill notes revert", code, lambda change: self.notes.revert(change, code))
+    async def revert(self, code: str) -> Noted:
+        return await self._change(
+            "skill notes revert", code, "reverted", lambda change, _: self.notes.revert(change, code)
+        )
 
-    async def expire(self, code: str, when: str) -> Note:
+    async def expire(self, code: str, when: str) -> Noted:
         """`when`: `now`, `never`, a span such as `7d`, or a day, at whose begin it ends in the channel's time zone."""
-        here, _ = await self.acts.may("skill notes expire")
-        until_ms = until(when, self.acts.by.at_ms, here.profile.timezone)
-        return await self._change("skill notes expire", code, lambda change: self.notes.expire(change, code, until_ms))
+        return await self._change(
+            "skill notes expire",
+            code,
+            "ends",
+            lambda change, zone: self.notes.expire(change, code, until(when, change.at_ms, zone)),
+        )
 
-    async def promote(self, code: str) -> Note:
+    async def promote(self, code: str) -> Noted:
         """From now on all channels read it, under another code."""
-        return await self._change("skill notes promote", code, lambda change: self.notes.promote(change, code))
+        return await self._change(
+            "skill notes promote", code, "promoted", lambda change, _: self.notes.promote(change, code)
+        )
 
-    async def _change(self, command: str, code: str, do: Callable[[Change], Awaitable[Note]]) -> Note:
+    async def _change(
+        self, command: str, code: str, what: NotedAs, do: Callable[[Change, str], Awaitable[Note]]
+    ) -> Noted:
+        """`do` gets the channel's time zone, too."""
         here, rule = await self.acts.may(command)
+        zone = here.profile.timezone
         try:
             if self.acts.by.actor and (await self.notes.find(here.channel_id, code)).is_everywhere:
                 raise Refusal("note_everywhere", code=code.upper())
-            return await do(self.acts.change(here, rule))
+            return Noted(what, await do(self.acts.change(here, rule), zone), zone)
         except NoNote:
             raise Refusal("no_note", code=code) from None
         except Decided as error:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from gateway.access import Reason
 from gateway.shelf.decisions import Installed, Switch
 from skills.findings import Finding
 from skills.folders import Fault, Skill
 from skills.index import Index
+from skills.notes import Note
 from skills.summary import Change
 
 DIGITS: Final = 12
@@ -27,6 +28,8 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Switched:
+    room: str
+    """Where: `connection/channel`; empty for the whole organisation."""
     id: str
     to: Switch
     reason: Reason
@@ -38,6 +41,7 @@ class Switched:
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
+    room: str
     id: str
     hash: str
     behind: str = ""
@@ -46,6 +50,7 @@ class Trusted:
 
 @dataclass(frozen=True, slots=True)
 class Added:
+    room: str
     id: str
     hash: str
     version: str
@@ -59,6 +64,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
+    room: str
     id: str
     hash: str
     back: Skill | None = None
@@ -81,6 +87,7 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
+    room: str
     skill: Skill
     reason: Reason
     rule: str
@@ -98,3 +105,28 @@ class Shown:
     def digits(self) -> str:
         """What tells it from other bytes, for whoever is going to trust it."""
         return self.skill.hash[:DIGITS]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Notes of a channel and those of all channels, newest first."""
+
+    waiting: tuple[Note, ...]
+    kept: tuple[Note, ...]
+    everywhere: tuple[Note, ...]
+
+
+NotedAs = Literal["approved", "rejected", "reverted", "ends", "promoted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What became of a note."""
+
+    what: NotedAs
+    note: Note
+    timezone: str
+    """In which its end is told."""
+
+
+Outcome = Switched | Trusted | Added | Removed | Reloaded | Shown | Listed | Noted | Note

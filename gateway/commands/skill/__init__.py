@@ -18,9 +18,8 @@ from gateway.platforms import NotDownloaded
 from gateway.quoting import quoted
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.note_acts import NoteActs
-from gateway.shelf.outcomes import Refusal
+from gateway.shelf.outcomes import Outcome, Refusal
 from skills import ids
-from skills.document import NAME as SKILL_MD
 from skills.folders import BUNDLE_MAX_BYTES
 
 CONTROL = False
@@ -49,9 +48,10 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Sub:
-    """A subcommand: how many words follow it, and what it does."""
+    """A subcommand: what it does, and how many words follow it."""
 
-    run: Callable[[_Asked], Awaitable[str]]
+    run: Callable[[_Asked], Awaitable[Outcome | str]]
+    """What came of it, or an answer of its own."""
     least: int = 0
     most: int = 0
 
@@ -70,12 +70,13 @@ async def run(said: Said) -> Done:
     if not sub.least <= len(words) <= sub.most:
         return Done(say("skill.words", said.language, usage=use_of(name, said.language)))
     try:
-        return Done(await sub.run(_Asked(said, acts, words)))
+        done = await sub.run(_Asked(said, acts, words))
     except Refusal as refusal:
         await acts.refused(f"skill {name}", " ".join(words), refusal)
         return Done(
             answers.refused(refusal, said.language), is_private=refusal.kind in {"role", "hidden", "hidden_file"}
         )
+    return Done(done if isinstance(done, str) else answers.told(done, said.language))
 
 
 def acts_of(said: Said, number: int = 0) -> Acts:
@@ -114,43 +115,10 @@ async def _list(asked: _Asked) -> str:
     return await asyncio.to_thread(listing.told, here, asked.language, chat, *asked.words, unlisted=unlisted)
 
 
-async def _show(asked: _Asked) -> str:
-    here = await asked.acts.by.here()
-    shown = await asked.acts.show(asked.words[0], asked.words[1] if asked.words[1:] else SKILL_MD)
-    return answers.shown(shown, here.room, asked.language)
-
-
-async def _on(asked: _Asked) -> str:
-    return await _switch(asked, on=True)
-
-
-async def _off(asked: _Asked) -> str:
-    return await _switch(asked, on=False)
-
-
-async def _switch(asked: _Asked, *, on: bool) -> str:
-    done = await asked.acts.switch(asked.words[0], "on" if on else "off")
-    return answers.switched(done, await asked.acts.by.here(), asked.language)
-
-
-async def _trust(asked: _Asked) -> str:
-    done = await asked.acts.trust(*asked.words)
-    return answers.trusted(done, await asked.acts.by.here(), asked.language)
-
-
-async def _reload(asked: _Asked) -> str:
-    return answers.reloaded(await asked.acts.reload(), asked.language)
-
-
-async def _remove(asked: _Asked) -> str:
-    done = await asked.acts.remove(asked.words[0])
-    return answers.removed(done, await asked.acts.by.here(), asked.language)
-
-
 async def _add(asked: _Asked) -> str:
     """Each zip for itself: one that is refused keeps no other out."""
     said = asked.said
-    here, _ = await asked.acts.may("skill add")
+    await asked.acts.may("skill add")
     zips = [one for one in said.event.attachments if _is_zip(one)]
     if not zips:
         came = tuple(one.name for one in said.event.attachments)
@@ -169,7 +137,7 @@ async def _add(asked: _Asked) -> str:
             await acts.refused("skill add", one.name, refusal)
             told.append(answers.refused(refusal, asked.language))
         else:
-            told.append(answers.added(done, here, asked.language))
+            told.append(answers.told(done, asked.language))
     return "\n\n".join(told)
 
 
@@ -177,46 +145,20 @@ def _is_zip(one: Attachment) -> bool:
     return one.name.casefold().endswith(".zip") or one.mime in {"application/zip", "application/x-zip-compressed"}
 
 
-async def _notes(asked: _Asked) -> str:
-    return answers.notes_listed(await asked.notes.list(), asked.language)
-
-
-async def _note(asked: _Asked) -> str:
-    return answers.note_shown(await asked.notes.show(asked.words[0]), asked.language)
-
-
-async def _approve(asked: _Asked) -> str:
-    return answers.note_done("approved", await asked.notes.approve(asked.words[0]), asked.language)
-
-
-async def _reject(asked: _Asked) -> str:
-    return answers.note_done("rejected", await asked.notes.reject(asked.words[0]), asked.language)
-
-
-async def _revert(asked: _Asked) -> str:
-    return answers.note_done("reverted", await asked.notes.revert(asked.words[0]), asked.language)
-
-
-async def _expire(asked: _Asked) -> str:
-    here = await asked.acts.by.here()
-    note = await asked.notes.expire(*asked.words)
-    return answers.note_ends(note, here.profile.timezone, asked.language)
-
-
 SUBS: Final[Mapping[str, _Sub]] = {
     "list": _Sub(_list, 0, 1),
-    "show": _Sub(_show, 1, 2),
-    "on": _Sub(_on, 1, 1),
-    "off": _Sub(_off, 1, 1),
-    "trust": _Sub(_trust, 1, 2),
-    "reload": _Sub(_reload),
+    "show": _Sub(lambda asked: asked.acts.show(*asked.words), 1, 2),
+    "on": _Sub(lambda asked: asked.acts.switch(asked.words[0], "on"), 1, 1),
+    "off": _Sub(lambda asked: asked.acts.switch(asked.words[0], "off"), 1, 1),
+    "trust": _Sub(lambda asked: asked.acts.trust(*asked.words), 1, 2),
+    "reload": _Sub(lambda asked: asked.acts.reload()),
     "add": _Sub(_add),
-    "remove": _Sub(_remove, 1, 1),
-    "notes": _Sub(_notes),
-    "notes list": _Sub(_notes),
-    "notes show": _Sub(_note, 1, 1),
-    "notes revert": _Sub(_revert, 1, 1),
-    "notes expire": _Sub(_expire, 2, 2),
-    "approve": _Sub(_approve, 1, 1),
-    "reject": _Sub(_reject, 1, 1),
+    "remove": _Sub(lambda asked: asked.acts.remove(*asked.words), 1, 1),
+    "notes": _Sub(lambda asked: asked.notes.list()),
+    "notes list": _Sub(lambda asked: asked.notes.list()),
+    "notes show": _Sub(lambda asked: asked.notes.show(*asked.words), 1, 1),
+    "notes revert": _Sub(lambda asked: asked.notes.revert(*asked.words), 1, 1),
+    "notes expire": _Sub(lambda asked: asked.notes.expire(*asked.words), 2, 2),
+    "approve": _Sub(lambda asked: asked.notes.approve(*asked.words), 1, 1),
+    "reject": _Sub(lambda asked: asked.notes.reject(*asked.words), 1, 1),
 }

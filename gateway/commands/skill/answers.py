@@ -6,12 +6,22 @@ from datetime import datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from gateway.access import Here
 from gateway.phrases import say
 from gateway.quoting import fenced, few, quoted
 from gateway.shelf.cards import card
-from gateway.shelf.note_acts import Listed
-from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Switched, Trusted
+from gateway.shelf.outcomes import (
+    DIGITS,
+    Added,
+    Listed,
+    Noted,
+    Outcome,
+    Refusal,
+    Reloaded,
+    Removed,
+    Shown,
+    Switched,
+    Trusted,
+)
 from gateway.skill_table import broken, version_of
 from skills.findings import Finding
 from skills.folders import Fault, Skill
@@ -25,6 +35,29 @@ TEXT_MAX: Final = 200_000
 """Characters of a file that are shown. More is told, with the way to see it."""
 
 
+def told(done: Outcome, language: str) -> str:
+    """Markdown: what came of an act."""
+    match done:
+        case Switched():
+            return _switched(done, language)
+        case Trusted():
+            return _trusted(done, language)
+        case Added():
+            return _added(done, language)
+        case Removed():
+            return _removed(done, language)
+        case Reloaded():
+            return _reloaded(done, language)
+        case Shown():
+            return _shown(done, language)
+        case Listed():
+            return _listed(done, language)
+        case Noted():
+            return _noted(done, language)
+        case Note():
+            return _note_shown(done, language)
+
+
 def refused(refusal: Refusal, language: str) -> str:
     values = refusal.values
     if refusal.kind == "note_changed":
@@ -33,9 +66,9 @@ def refused(refusal: Refusal, language: str) -> str:
     return say(f"skill.no.{refusal.kind}", language, **{name: _said(one) for name, one in values.items()})
 
 
-def switched(done: Switched, here: Here, language: str) -> str:
-    place = "here" if here.room else "everywhere"
-    lines = [say(f"skill.{done.to}.{place}", language, id=quoted(done.id), room=quoted(here.room))]
+def _switched(done: Switched, language: str) -> str:
+    place = "here" if done.room else "everywhere"
+    lines = [say(f"skill.{done.to}.{place}", language, id=quoted(done.id), room=quoted(done.room))]
     if done.is_gone:
         lines.append(say("skill.switch.gone", language))
     elif done.to == "on" and done.reason != "allowed":
@@ -44,26 +77,26 @@ def switched(done: Switched, here: Here, language: str) -> str:
     return "\n".join(lines)
 
 
-def trusted(done: Trusted, here: Here, language: str) -> str:
-    return say("skill.trusted", language, id=quoted(done.id), hash=done.hash[:DIGITS], room=quoted(here.room)) + (
+def _trusted(done: Trusted, language: str) -> str:
+    return say("skill.trusted", language, id=quoted(done.id), hash=done.hash[:DIGITS], room=quoted(done.room)) + (
         "\n" + say("skill.trusted.behind", language, tier=done.behind) if done.behind else ""
     )
 
 
-def added(done: Added, here: Here, language: str) -> str:
+def _added(done: Added, language: str) -> str:
     facts = {
         "id": quoted(done.id),
         "version": quoted(done.version) if done.version else "–",
         "hash": done.hash[:DIGITS],
     }
-    if not here.room:
+    if not done.room:
         lines = [say("skill.added.everywhere", language, **facts)]
     elif done.is_trusted:
-        lines = [say("skill.added.trusted", language, **facts, room=quoted(here.room))]
+        lines = [say("skill.added.trusted", language, **facts, room=quoted(done.room))]
     else:
         who = ", ".join(map(quoted, done.approvers)) or say("skill.added.nobody", language)
         ask = {"show": quoted(f"/skill show {done.id}"), "trust": _trust(done.id, done.hash)}
-        lines = [say("skill.added.waits", language, **facts, room=quoted(here.room))]
+        lines = [say("skill.added.waits", language, **facts, room=quoted(done.room))]
         lines.append(say("skill.added.ask", language, **ask, who=who))
         if done.in_force:
             other = done.in_force
@@ -79,15 +112,15 @@ def added(done: Added, here: Here, language: str) -> str:
     return "\n".join(lines)
 
 
-def removed(done: Removed, here: Here, language: str) -> str:
-    place = "here" if here.room else "everywhere"
-    lines = [say(f"skill.removed.{place}", language, id=quoted(done.id), room=quoted(here.room))]
+def _removed(done: Removed, language: str) -> str:
+    place = "here" if done.room else "everywhere"
+    lines = [say(f"skill.removed.{place}", language, id=quoted(done.id), room=quoted(done.room))]
     if done.back:
         lines.append(say("skill.removed.back", language, tier=done.back.tier, version=version_of(done.back)))
     return "\n".join(lines)
 
 
-def reloaded(done: Reloaded, language: str) -> str:
+def _reloaded(done: Reloaded, language: str) -> str:
     changed = [
         say(f"skill.change.{one.kind}", language, id=quoted(one.id), tier=one.tier, was=one.was) for one in done.changes
     ]
@@ -96,24 +129,24 @@ def reloaded(done: Reloaded, language: str) -> str:
     lines.append(say("skill.reloaded.figures", language, on=done.on, total=done.total, **figures))
     if not done.index.is_whole:
         lines.append(say("skill.reloaded.cut", language, shown=done.index.shown, count=done.index.total))
-    lines += few([fault_told(one, language) for one in done.faults], LINES_MAX, language)
+    lines += few([_fault(one, language) for one in done.faults], LINES_MAX, language)
     lines += few([say("skill.warning", language, text=quoted(one)) for one in done.warnings], LINES_MAX, language)
     return "\n".join([say("skill.reloaded", language), *(f"- {line}" for line in lines)])
 
 
-def fault_told(fault: Fault, language: str) -> str:
+def _fault(fault: Fault, language: str) -> str:
     name = quoted(fault.id or fault.place.name)
     return say("skill.fault", language, id=name, tier=fault.tier, reason=quoted(broken(fault, language)))
 
 
-def shown(done: Shown, room: str, language: str) -> str:
+def _shown(done: Shown, language: str) -> str:
     skill = done.skill
     facts = [say("skill.show.head", language, id=quoted(skill.id), tier=skill.tier, version=version_of(skill))]
     facts.append(say("skill.show.hash", language, hash=f"`{skill.hash[:DIGITS]}`"))
     if done.reason != "allowed":
         facts.append(say("skill.show.why", language, why=say(f"skill.why.{done.reason}", language, rule=done.rule)))
     facts += [_behind(one, language) for one in done.behind]
-    facts += [fault_told(one, language) for one in done.faults]
+    facts += [_fault(one, language) for one in done.faults]
     if done.other:
         facts.append(say("skill.added.behind", language, tier=done.other.tier, version=version_of(done.other)))
     files = [f"`{one.path}` {one.size_bytes:,}" for one in (skill.skill_md, *skill.files.values())]
@@ -126,7 +159,7 @@ def shown(done: Shown, room: str, language: str) -> str:
     )
     parts = ["\n".join(f"- {one}" for one in facts), f"`{done.path}`", fenced(_text(done, language))]
     if done.reason == "untrusted":
-        parts.append(say("skill.show.trust", language, trust=_trust(skill.id, skill.hash), room=quoted(room)))
+        parts.append(say("skill.show.trust", language, trust=_trust(skill.id, skill.hash), room=quoted(done.room)))
     return "\n\n".join(parts)
 
 
@@ -155,7 +188,7 @@ def _trust(id_: str, hash_: str) -> str:
 # ---- notes ----
 
 
-def notes_listed(listed: Listed, language: str) -> str:
+def _listed(listed: Listed, language: str) -> str:
     parts = []
     for name, notes in (("waiting", listed.waiting), ("kept", listed.kept), ("everywhere", listed.everywhere)):
         if notes:
@@ -164,24 +197,22 @@ def notes_listed(listed: Listed, language: str) -> str:
     return "\n\n".join(parts) or say("skill.notes.none", language)
 
 
-def note_shown(note: Note, language: str) -> str:
+def _note_shown(note: Note, language: str) -> str:
     text = visible(note.text).strip("\n")
     return "\n\n".join([_note(note, language), *([fenced(text)] if text else [])])
 
 
-def note_done(what: str, note: Note, language: str) -> str:
+def _noted(done: Noted, language: str) -> str:
     """Names who wrote it, so that they see what became of it."""
-    who = note.by_name or note.by
-    return say(f"skill.note.{what}", language, **_about(note), who=quoted(who))
-
-
-def note_ends(note: Note, timezone: str, language: str) -> str:
+    note, what = done.note, done.what
+    if what != "ends":
+        return say(f"skill.note.{what}", language, **_about(note), who=quoted(note.by_name or note.by))
     if note.state != "kept":
         return say("skill.note.ended", language, **_about(note))
     if note.until_ms is None:
         return say("skill.note.never", language, **_about(note))
-    at = datetime.fromtimestamp(note.until_ms / 1_000, ZoneInfo(timezone))
-    return say("skill.note.ends", language, **_about(note), at=f"{at:%Y-%m-%d %H:%M} {timezone}")
+    at = datetime.fromtimestamp(note.until_ms / 1_000, ZoneInfo(done.timezone))
+    return say("skill.note.ends", language, **_about(note), at=f"{at:%Y-%m-%d %H:%M} {done.timezone}")
 
 
 def _note(note: Note, language: str) -> str:

@@ -1,4 +1,4 @@
-"""What `deskmate skills` does to skills that are in force: the same acts as `/skill` in the chat, by the operator."""
+"""Acts of the operator: what `deskmate skills` does to skills in force, the same as `/skill` does in the chat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from config.checks import nearest
 from config.loading import Loaded
 from config.rules import rule_of
 from gateway.access import Here
-from gateway.cli import CHANNEL_HELP, ENGLISH, Stop, channel_option, pass_loaded
+from gateway.cli import ENGLISH, Stop, channel_option, needed_channel_option, pass_loaded
 from gateway.commands.skill import answers
 from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
@@ -25,7 +25,7 @@ from gateway.embedded import NoServer, redis_url
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.notes import Notes
-from gateway.shelf.outcomes import Refusal, Shown
+from gateway.shelf.outcomes import Outcome, Refusal, Shown
 from gateway.shelf.shelf import Shelf
 from gateway.store import Layout, Store, Unreachable, open_store, reading
 from skills.bundles import Cache
@@ -111,8 +111,9 @@ def plain(markdown: str) -> str:
     return markdown.replace("`", "")
 
 
-def tell(markdown: str) -> None:
-    click.echo(plain(markdown))
+def act(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[Outcome]]) -> None:
+    """Do something, and say what came of it in the words of the chat."""
+    click.echo(plain(answers.told(do(loaded, channel, work), ENGLISH)))
 
 
 # ---- what `skills list` and `skills show` ask with --channel ----
@@ -142,7 +143,8 @@ def shown(loaded: Loaded, channel: str, name: str) -> Shown:
 @pass_loaded
 def on(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None:
     """Switch a skill on. Off for the whole organisation beats on in a channel."""
-    _switch(loaded, name, channel, everywhere, is_on=True)
+    one_place(channel, everywhere)
+    act(loaded, channel, lambda there: there.acts.switch(name, "on"))
 
 
 @click.command()
@@ -152,35 +154,21 @@ def on(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None
 @pass_loaded
 def off(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None:
     """Switch a skill off. It stays off over restarts, new versions, and when its folder goes and comes back."""
-    _switch(loaded, name, channel, everywhere, is_on=False)
-
-
-def _switch(loaded: Loaded, name: str, channel: str | None, everywhere: bool, *, is_on: bool) -> None:
     one_place(channel, everywhere)
-
-    async def work(there: Open) -> str:
-        done = await there.acts.switch(name, "on" if is_on else "off")
-        return answers.switched(done, await there.acts.by.here(), ENGLISH)
-
-    tell(do(loaded, channel, work))
+    act(loaded, channel, lambda there: there.acts.switch(name, "off"))
 
 
 @click.command()
 @click.argument("name", metavar="ID")
 @click.argument("digits", metavar="[DIGITS]", default="")
-@click.option("--channel", metavar="CONNECTION/CHANNEL", required=True, help=CHANNEL_HELP)
+@needed_channel_option
 @pass_loaded
 def trust(loaded: Loaded, name: str, digits: str, channel: str) -> None:
     """Trust exactly the bytes of a bundle that was added to a channel. Look at them first: `skills show --channel`.
 
     With the first digits of the hash it is trusted only if it is that one.
     """
-
-    async def work(there: Open) -> str:
-        done = await there.acts.trust(name, digits)
-        return answers.trusted(done, await there.acts.by.here(), ENGLISH)
-
-    tell(do(loaded, channel, work))
+    act(loaded, channel, lambda there: there.acts.trust(name, digits))
 
 
 @click.command()
@@ -194,12 +182,7 @@ def add(loaded: Loaded, file: Path, channel: str | None, everywhere: bool) -> No
     SKILL.md lies at the top of the zip, or in its one folder, whose name is the id then.
     """
     one_place(channel, everywhere)
-
-    async def work(there: Open) -> str:
-        done = await there.acts.add(file.name, file.read_bytes())
-        return answers.added(done, await there.acts.by.here(), ENGLISH)
-
-    tell(do(loaded, channel, work))
+    act(loaded, channel, lambda there: there.acts.add(file.name, file.read_bytes()))
 
 
 @click.command()
@@ -210,12 +193,7 @@ def add(loaded: Loaded, file: Path, channel: str | None, everywhere: bool) -> No
 def remove(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None:
     """Take away a skill that was added. Its switch and its trust are kept."""
     one_place(channel, everywhere)
-
-    async def work(there: Open) -> str:
-        done = await there.acts.remove(name)
-        return answers.removed(done, await there.acts.by.here(), ENGLISH)
-
-    tell(do(loaded, channel, work))
+    act(loaded, channel, lambda there: there.acts.remove(name))
 
 
 @click.command()
@@ -226,8 +204,4 @@ def reload(loaded: Loaded, channel: str | None) -> None:
 
     With --channel, figures and list are those of that channel.
     """
-
-    async def work(there: Open) -> str:
-        return answers.reloaded(await there.acts.reload(), ENGLISH)
-
-    tell(do(loaded, channel, work))
+    act(loaded, channel, lambda there: there.acts.reload())
