@@ -8,7 +8,6 @@ import random
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from typing import Any, TypeVar
 
 from config.settings import Settings
@@ -28,16 +27,16 @@ from workers.calls import Calls
 from workers.cards import Cards
 from workers.hints import due
 from workers.live import Live
-from workers.loaded import withhold
 from workers.mending import mended
 from workers.models import Answer, Model, ModelError, Request, TextDelta
 from workers.moves import Ask, Pending, Run, Stop, is_stop, next_move, pending, read_event
 from workers.offers import Offers
 from workers.programs import ProgramTool
 from workers.rendering import Prompt, messages
-from workers.rights import Rights, why_withheld
+from workers.rights import Rights
 from workers.tools import Tool
 from workers.turn import Ended, Parked, Turn
+from workers.withholding import withhold_now
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -68,7 +67,8 @@ class Agent:
 
         Raises `Ended` where a notice takes the answer's place, `Parked` where the turn waits, `Lost`.
         """
-        await self._withhold(turn, here)
+        if not any(record.type == "call" for record in turn.records):  # one that goes on goes on with what it has
+            await withhold_now(turn, here)
         offer = await self._offers.to(turn, here, rights)
         await self._note_prompt(turn, offer.prompt)
         calls = Calls(self._settings.tools, offer.tools, turn, rights, live, cards)
@@ -107,16 +107,6 @@ class Agent:
                         live.next_step()
                     elif reply := await self._reply(turn, answer):
                         return record, reply
-
-    async def _withhold(self, turn: Turn, here: Here) -> None:
-        """Before its first call: what of skills may no longer be shown leaves what is sent. A turn that goes on goes on
-        with what it has.
-        """
-        if any(record.type == "call" for record in turn.records):
-            return
-        held_back = withhold(turn.stored.history, partial(why_withheld, here), turn=turn.id, at_ms=turn.now_ms())
-        if held_back:
-            await turn.write(*held_back)
 
     # ---- asking ----
 
@@ -269,6 +259,8 @@ class Agent:
     async def _take_messages(self, turn: Turn, *also: Record) -> None:
         _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
         members = talk_of(inbox)
+        if members and turn.before_talk:
+            await turn.before_talk()
         if members or also:
             await turn.take(members, (), *also)
 

@@ -37,6 +37,7 @@ from workers.delivery import Delivery, sent_ref
 from workers.live import Live
 from workers.rights import Rights
 from workers.turn import Ended, Parked, Turn, begin, leftover, rows_for
+from workers.withholding import withhold_as_of_now
 
 logger = logging.getLogger(__name__)
 
@@ -181,6 +182,7 @@ class Desk:
         library = await self.shelf.pinned(turn.state.setdefault("skills", here.pin), here)
         rights = Rights(self.shelf, self.notes, self.watched, turn.stored.key, library)
         live = Live(turn, adapter)
+        turn.before_talk = partial(withhold_as_of_now, turn, rights)
         turn.aside = Aside(turn, adapter, partial(self._outside, adapter)).run
         try:
             record, text = await self.agent.answer(turn, here.over(library), rights, live, Cards(turn, adapter))

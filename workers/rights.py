@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from config.watching import Watched
-from gateway.access import Here, Kept, Reason, may, person_of
+from gateway.access import Here, person_of
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor
 from gateway.shelf.audit import Change
@@ -17,7 +15,6 @@ from gateway.shelf.stock import Gone
 from skills.bundles import BrokenBundle
 from skills.folders import Skill
 from skills.library import Library
-from workers.loaded import Held, Why
 from workers.tools import ToolError
 
 
@@ -49,18 +46,3 @@ class Rights:
         """Note a call that a rule forbids. Raises `Unreachable`."""
         who = person_of(here.room, actor) if actor else ""
         await self.shelf.audit(Change("", who, here.room, here.channel_id, rule), "tool refused", tool[:100])
-
-
-def why_withheld(here: Here, held: Held) -> Why | None:
-    """Why something of a skill that is in context may no longer be sent, if it may not."""
-    verdict = may(None, here, Kept(held.id, held.tier, held.bundle, held.is_guidance))
-    return None if verdict.allowed else _WHY.get(verdict.reason, "off")
-
-
-_WHY: Final[Mapping[Reason, Why]] = {
-    "unreadable": "unsure",
-    "untrusted": "untrusted",
-    "changed": "changed",
-    "gone": "gone",
-}
-"""What else there is amounts to the skill being off."""

@@ -52,6 +52,8 @@ class Turn:
     """
     live_rows: dict[str, Row] = field(default_factory=dict)
     """Messages of ours that show the growing answer."""
+    before_talk: Callable[[], Awaitable[None]] | None = None
+    """What has to happen before what people write meanwhile joins the turn. Raises `Lost`, `Unreachable`."""
     aside: Callable[[Sequence[bytes]], Awaitable[bool]] | None = None
     """Runs what in the inbox does not wait for the turn's end; whether there was anything. Raises `Lost`, `Unreachable`."""
 

@@ -45,8 +45,8 @@ from workers.loaded import withhold
 from workers.moves import Pending
 from workers.programs import program_tools
 from workers.rendering import messages
-from workers.rights import why_withheld
 from workers.tools import Call, Outside, Tool, ToolError, load_tools
+from workers.withholding import why_withheld
 
 BODY, FILE, NOTE, WHAT = "BODY-7QX", "FILE-7QX", "NOTE-7QX", "DESCRIPTION-7QX"
 NAMES: Final = ("ops/triage", "OPS/Triage", "ｏｐｓ／ｔｒｉａｇｅ", "triage", "first-aid", "FIRST-AID", "ops/triage/")

@@ -1,4 +1,4 @@
-"""Rights: what of a skill that was loaded may no longer be shown, and why."""
+"""Withholding: what of a skill that was loaded may no longer be shown, and why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skills.folders import Skill
 from tests.gateway.shelf.world import OPS, World
 from tests.skills.test_library import write
 from workers.loaded import Held, Why
-from workers.rights import why_withheld
+from workers.withholding import why_withheld
 
 HERE = scope_of(OPS.channel_id)
 
