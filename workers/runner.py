@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from config.settings import MailboxSettings
 from gateway.bell import Bell, Foreign
-from gateway.conversation.claim import Claim, Claimed, Lost
+from gateway.conversation.claim import Claim, Claimed, Fenced, Lost
 from gateway.conversation.mailbox import Cold, Mailbox
 from gateway.logs import log
 from gateway.store import Refused, Unreachable
@@ -200,7 +200,8 @@ class Runner:
                 claimed = await self._attend(claim, self._places_with_mine)
         except Lost as lost:  # Leaving as well: it is still ours to give
             log(logger, "claim lost", level=logging.WARNING, conversation=claim.conversation, why=type(lost).__name__)
-            await self._hand_over(claim)
+            # What holds up its worker past the lease, again and again, must not go round for ever.
+            await self._hand_over(claim, counts=isinstance(lost, Fenced))
         except Refused as error:
             log(logger, "claim broke", level=logging.ERROR, error=error, conversation=claim.conversation)
         except Unreachable as error:
@@ -219,10 +220,10 @@ class Runner:
         """For the script that gives back a claim: the place that gets free is one more."""
         return max(0, min(1, self.places() + 1)) if self.is_open else 0
 
-    async def _hand_over(self, claim: Claim) -> None:
+    async def _hand_over(self, claim: Claim, *, counts: bool = False) -> None:
         """Give back what we may still hold; if we don't, or can't, the lease ends by itself."""
         with suppress(Unreachable):
-            if await self._mailbox.hand_over(claim):
+            if await self._mailbox.hand_over(claim, counts=counts):
                 self._bell.ring(self._mailbox.store.layout.partition(claim.conversation))
 
     # ---- keeping it ----

@@ -340,11 +340,11 @@ class Mailbox:
             raise Fenced(claim.conversation)
         claim.rev = int(rev or 0)
 
-    async def hand_over(self, claim: Claim) -> bool:
-        """Back to `ready` for another worker; does not count as a try. True: the bell is due."""
+    async def hand_over(self, claim: Claim, *, counts: bool = False) -> bool:
+        """Back to `ready` for another worker, as a try only if it `counts`. True: the bell is due."""
         claim.lost = True
         verdict, ring = await self.store.run(
-            script("hand_over"), claim.root, self._settings, claim.conversation, claim.token
+            script("hand_over"), claim.root, self._settings, claim.conversation, claim.token, int(counts)
         )
         return bool(verdict == b"OK" and ring)
 

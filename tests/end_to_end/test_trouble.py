@@ -17,7 +17,7 @@ from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox
 from gateway.embedded import embedded
 from gateway.store import Layout, open_store
-from tests.end_to_end.conftest import Stage
+from tests.end_to_end.conftest import QUICK, Stage
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, fails, says
 from tests.harness.processes import until
@@ -73,6 +73,22 @@ async def test_a_worker_paused_past_its_lease_says_nothing_when_it_wakes(stage: 
     hold.set()
     await until(lambda: bool(sleeper.lines("claim lost")))
     assert stage.posts() == ["in time"]
+
+
+async def test_a_worker_that_stood_still_past_its_lease_counts_it_and_goes_on(stage: Stage) -> None:
+    hold = asyncio.Event()
+    stage.model.answer_with(lambda _: says("in the end", hold=hold))
+    await stage.start()
+    worker = stage.deskmate.running[-1]
+    said = await stage.slack.say(stage.hook, "hello?")
+    await stage.model.until(lambda: len(stage.model.asked) == 1)
+    worker.signal(signal.SIGSTOP)
+    await asyncio.sleep(QUICK["lease_s"] * 1.5)  # nothing tells that it is long enough
+    worker.signal(signal.SIGCONT)
+    await until(lambda: bool(worker.lines("turn taken over")))
+    assert worker.lines("turn taken over")[0]["fields"]["tries"] == 1
+    hold.set()
+    assert (await stage.slack.reply_to(said)).text == "in the end"
 
 
 async def test_a_gateway_killed_under_load_loses_nothing_that_it_took(stage: Stage) -> None:

@@ -235,6 +235,17 @@ async def handing_over_is_no_try(world: World) -> None:
     assert again.tries == 0
 
 
+async def what_holds_up_its_holder_past_the_lease_counts(world: World) -> None:
+    """Else a conversation that stops the loop of each worker would go round for ever: nobody dies of it."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    await mailbox.hand_over(claim, counts=True)
+    again = await world.claim_one(mailbox, "w2")
+    assert again.tries == 1
+
+
 async def a_finished_step_clears_the_tries(world: World) -> None:
     mailbox = await world.mailbox()
     await world.say(mailbox, "hello")
