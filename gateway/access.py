@@ -14,14 +14,11 @@ from typing import Any, Final, Literal
 from config.profiles import Profile, Role
 from gateway.events import Actor
 from gateway.shelf.decisions import Decisions
+from gateway.skill_tools import is_listed
 from skills import ids
 from skills.folders import Skill
 from skills.library import Catalogue, Library, SkillNotFound
 
-COMES_WITH: Final[Mapping[str, str]] = {"find_skills": "load_skill", "unload_skill": "load_skill"}
-"""Tools that need no place of their own in a profile, and the tool that brings them."""
-READ_ON: Final = "read_result"
-"""Reads on in what a program gave: it reaches nothing that was not given before."""
 CHANNEL: Final = "channel"
 """The tier of the bundles that were added to one channel."""
 
@@ -205,7 +202,7 @@ def may(actor: Actor | None, here: Here, thing: Thing) -> Verdict:
             reason = _kept(here, thing)
             return Verdict(reason == "allowed", reason, f"{name} in {here.room}: {reason}")
         case ToolUse(name):
-            listed = name == READ_ON or COMES_WITH.get(name, name) in here.profile.tools
+            listed = is_listed(name, here.profile.tools)
             return Verdict(listed, "allowed" if listed else "profile", here.rule("tools", name))
         case CommandUse(name):
             role = NEEDS_ROLE.get(name)

@@ -20,6 +20,7 @@ from gateway.conversation.records import Record
 from gateway.events import Event
 from gateway.logs import log
 from gateway.phrases import say
+from gateway.skill_tools import LOAD
 from gateway.store import Unreachable
 from skills.library import Catalogue
 from workers.breaks import breaks
@@ -120,7 +121,7 @@ class Agent:
     async def _ask(self, turn: Turn, catalogue: Catalogue, asked: Prompt, step: int, live: Live) -> Answer | None:
         """One model call. None: no answer this time, look again what to do."""
         await self._wait_for_model(turn)
-        hints = due(turn.records, catalogue, turn.now_ms()) if "load_skill" in turn.profile.tools else []
+        hints = due(turn.records, catalogue, turn.now_ms()) if LOAD in turn.profile.tools else []
         broken = breaks(turn.stored.history)
         is_first = not any(record.type == "call" for record in turn.records)
         await turn.write(

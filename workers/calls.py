@@ -16,6 +16,7 @@ from gateway.access import Here
 from gateway.conversation.claim import Lost
 from gateway.conversation.records import Record
 from gateway.logs import log
+from gateway.skill_tools import LOAD
 from skills.library import SkillNotFound
 from workers.cards import Cards
 from workers.context import in_context
@@ -79,7 +80,7 @@ class Calls:
     async def _one(self, judged: Runs | Refusal, here: Here) -> None:
         call = judged.call
         shown = self._shown_name(call, here)
-        line = self.live.step("skill" if call.name == "load_skill" else "tool", shown)
+        line = self.live.step("skill" if call.name == LOAD else "tool", shown)
         begun_s = asyncio.get_running_loop().time()
         if isinstance(judged, Runs):
             result, failed = await self._run(judged, here)
@@ -178,7 +179,7 @@ class Calls:
         tool = self.offered.get(call.name)
         if isinstance(tool, ProgramTool):
             return tool.skill.id
-        wanted = call.input.get("name") if call.name == "load_skill" else None
+        wanted = call.input.get("name") if call.name == LOAD else None
         if not isinstance(wanted, str):
             return call.name
         try:

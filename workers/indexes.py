@@ -13,9 +13,6 @@ from skills.library import Catalogue
 
 logger = logging.getLogger(__name__)
 
-FIND = "find_skills"
-"""The tool that searches skills where an index can't show all of them whole."""
-
 
 class Indexes:
     """One a worker process."""

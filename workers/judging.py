@@ -9,13 +9,14 @@ from zoneinfo import ZoneInfo
 
 from gateway.access import Here, SkillUse, ToolUse, Verdict, may
 from gateway.conversation.records import Record
+from gateway.skill_tools import ABOUT_SKILLS
 from skills import ids
 from skills.arguments import fit
 from workers.loaded import narrowing
 from workers.mending import NO_NAME
 from workers.moves import Pending
 from workers.programs import ProgramTool
-from workers.tools import SKILL_TOOLS, Tool
+from workers.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Judge:
 
     def _narrower(self, tool: Tool, history: Sequence[Record]) -> str | None:
         """What a loaded skill has against this tool. Skills only take away: what is not offered was refused before."""
-        if tool.name in SKILL_TOOLS:
+        if tool.name in ABOUT_SKILLS:
             return None
         names = _names(tool)
         for skill, allowed in narrowing(history).items():

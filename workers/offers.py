@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 from weakref import WeakKeyDictionary
 
 from config.profiles import Profile
 from config.settings import Settings
-from gateway.access import READ_ON, Here
+from gateway.access import Here
+from gateway.skill_tools import LOAD, READ_ON, offered
 from skills.library import Catalogue
 from skills.programs import Programs
-from workers.indexes import FIND, Indexes
+from workers.indexes import Indexes
 from workers.programs import program_tools
 from workers.rendering import Prompt, prompt
 from workers.rights import Rights
 from workers.tools import Tool
 from workers.turn import Turn
-
-LOAD: Final = "load_skill"
-UNLOAD: Final = "unload_skill"
-"""Puts a skill's text away: it comes with the one that loads."""
-ABOUT_SKILLS: Final = frozenset({LOAD, "save_skill_reference"})
-"""Of no use without skills."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +44,10 @@ class Offers:
     async def to(self, turn: Turn, here: Here, rights: Rights) -> Offer:
         """What the profile lists and there is; without skills nothing that is about them."""
         profile, catalogue = turn.profile, here.catalogue
-        names = [name for name in profile.tools if name in self._tools and name not in {FIND, UNLOAD}]
-        tools = {name: self._tools[name] for name in names if name not in ABOUT_SKILLS or catalogue.skills}
-        index = await self._indexes.of(catalogue, profile) if LOAD in tools else None
-        if index:
-            tools[UNLOAD] = self._tools[UNLOAD]
-        if index and not index.is_whole:
-            tools[FIND] = self._tools[FIND]
+        has_skills = bool(catalogue.skills)
+        index = await self._indexes.of(catalogue, profile) if has_skills and LOAD in profile.tools else None
+        names = offered(profile.tools, has_skills=has_skills, is_whole=index is None or index.is_whole)
+        tools = {name: self._tools[name] for name in names if name in self._tools}
         if programs := await program_tools(self._programs, self._settings, here, rights):
             tools |= {tool.name: tool for tool in programs}
             tools.setdefault(READ_ON, self._tools[READ_ON])

@@ -15,15 +15,14 @@ import aiohttp
 
 from config.profiles import Profile
 from config.settings import Settings
+from gateway.skill_tools import LOAD, offered
 from skills.library import Catalogue, SkillNotFound
-from workers.indexes import FIND, Indexes
+from workers.indexes import Indexes
 from workers.models import Answer, Model, Request, load_model
-from workers.offers import UNLOAD
 from workers.rendering import Prompt, prompt
 from workers.tools import Outside, load_tools
 
 AT_ONCE: Final = 4
-TOOL: Final = "load_skill"
 NONE: Final = "-"
 
 
@@ -126,17 +125,17 @@ async def probe(settings: Settings, profile: Profile, catalogue: Catalogue, case
     """Ask the model of the settings, a few sentences at once. Raises `ModelError`, and `ValueError` where nothing can
     be loaded at all.
     """
-    if TOOL not in profile.tools or not catalogue.skills:
-        lacks = f"does not list the tool {TOOL}" if TOOL not in profile.tools else "has no skills"
+    if LOAD not in profile.tools or not catalogue.skills:
+        lacks = f"does not list the tool {LOAD}" if LOAD not in profile.tools else "has no skills"
         raise ValueError(f"the profile {profile.name} {lacks}: no skill can be loaded there")
     model = load_model(settings.model)
     try:
         async with aiohttp.ClientSession(trust_env=False) as http:
             tools = load_tools(Outside(settings, http))
         index = await Indexes(settings.skills.index_max_tokens).of(catalogue, profile)
-        offered = [tools[name] for name in profile.tools if name in tools and name not in {FIND, UNLOAD}]
-        offered += (tools[UNLOAD],) if index.is_whole else (tools[UNLOAD], tools[FIND])
-        asked = prompt(profile.instructions, index.text, offered)
+        names = offered(profile.tools, has_skills=True, is_whole=index.is_whole)
+        its_tools = [tools[name] for name in names if name in tools]
+        asked = prompt(profile.instructions, index.text, its_tools)
         name = profile.model or settings.model.name
         room = asyncio.Semaphore(AT_ONCE)
 
@@ -188,7 +187,7 @@ def _result(case: Case, answer: Answer, catalogue: Catalogue) -> Result:
     for block in answer.content:
         if block.get("type") != "tool_use":
             continue
-        if block["name"] != TOOL:
+        if block["name"] != LOAD:
             others.append(block["name"])
             continue
         name = str(block["input"].get("name", ""))

@@ -10,6 +10,7 @@ from gateway.commands import Done, Said
 from gateway.conversation.records import Record
 from gateway.phrases import say
 from gateway.quoting import few, quoted
+from gateway.skill_tools import LOAD
 from skills.folders import Skill
 from skills.programs import tool_name
 
@@ -75,7 +76,7 @@ def _tools(turn: Sequence[Record], language: str) -> Iterator[str]:
 
 
 def _is_about_skills(record: Record, here: Here) -> bool:
-    return record.data["name"] == "load_skill" or _program(here, record.data["name"]) is not None
+    return record.data["name"] == LOAD or _program(here, record.data["name"]) is not None
 
 
 def _program(here: Here, tool: str) -> Skill | None:

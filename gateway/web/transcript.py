@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from gateway import skill_tools
 from gateway.conversation.records import Record
 
 SHOWN_MAX: Final = 600
 """So many of the newest records are read for a page."""
 STOP: Final = "/stop"
-LOAD_SKILL: Final = "load_skill"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _add_step(items: list[Item], record: Record, index: int) -> None:
     data = record.data
     if record.type == "skill":
         items.append(Item("step", index, record.at_ms, step="skill", name=data["id"], state="done"))
-    elif record.type == "tool_start" and data["name"] != LOAD_SKILL:
+    elif record.type == "tool_start" and data["name"] != skill_tools.LOAD:
         items.append(Item("step", index, record.at_ms, id=data["id"], step="tool", name=data["name"], state="running"))
     elif record.type == "tool_result":
         state: Literal["done", "failed"] = "failed" if data.get("error") else "done"
@@ -128,7 +128,7 @@ def _add_step(items: list[Item], record: Record, index: int) -> None:
                 items[at] = _with_state(item, state)
                 return
         if state == "failed":  # refused, or a skill that did not come: nothing was started that could be shown
-            kind: Literal["skill", "tool"] = "skill" if data["name"] == LOAD_SKILL else "tool"
+            kind: Literal["skill", "tool"] = "skill" if data["name"] == skill_tools.LOAD else "tool"
             name = data.get("shown", data["name"])
             items.append(Item("step", index, record.at_ms, id=data["id"], step=kind, name=name, state=state))
 

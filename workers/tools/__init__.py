@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from gateway.events import Actor
     from gateway.shelf.notes import Notes
     from skills.folders import Skill
-
-SKILL_TOOLS: Final = frozenset({"load_skill", "unload_skill", "find_skills", "read_result", "save_skill_reference"})
-"""Tools about skills themselves: a skill that narrows the others leaves them."""
 
 Effect = Literal["read", "idempotent", "once"]
 """`read`: run freely, several at once. `idempotent`: again with the same key. `once`: never again when unsure."""

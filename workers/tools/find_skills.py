@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.skill_tools import FIND
 from skills.document import cut_at_word
 from skills.index import line, summary
 from skills.search import HITS_MAX, search
@@ -15,7 +16,7 @@ from workers.tools import Call, Effect, Outside, ToolError, ToolResult
 class Tool:
     """See `workers.tools.Tool`. Offered while the list of skills is not whole, and needs no place in a profile."""
 
-    name: str = "find_skills"
+    name: str = FIND
     description: str = (
         "Search the skills by words that may stand in their ids, descriptions or tags; the best come first, with their "
         "whole descriptions. For a task that none of the listed skills fits, or whose descriptions there are cut off. "

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from config.profiles import Delivery
 from gateway.access import SkillUse, may
+from gateway.skill_tools import LOAD
 from skills import contents, document, parts, references
 from skills.contents import Changed
 from skills.folders import Skill
@@ -27,7 +28,7 @@ from workers.tools import Call, Effect, Outside, ToolError, ToolResult
 class Tool:
     """Loads skills. One batch's calls run one after the other, so that each sees what those before it delivered."""
 
-    name: str = "load_skill"
+    name: str = LOAD
     description: str = "Load a skill from the list of skills: know-how for a kind of task. Its text comes as guidance. With `file`, read a file that belongs to the skill (as data), or list a folder of it."
     input_schema: Mapping[str, Any] = {
         "type": "object",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.skill_tools import READ_ON
 from skills import parts
 from workers.tools import Call, Effect, Outside, ToolError, ToolResult
 
@@ -12,7 +13,7 @@ from workers.tools import Call, Effect, Outside, ToolError, ToolResult
 class Tool:
     """See `workers.tools.Tool`. Offered wherever there are programs, and needs no place in a profile."""
 
-    name: str = "read_result"
+    name: str = READ_ON
     description: str = (
         "Read on in a long result of a skill that ran before. The result itself says when there is more, and the call "
         "that reads it."

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.skill_tools import UNLOAD
 from skills import ids
 from skills.library import SkillNotFound
 from workers.loaded import loaded, withheld
@@ -15,7 +16,7 @@ from workers.tools import Call, Effect, Outside, ToolError, ToolResult
 class Tool:
     """See `workers.tools.Tool`. Offered wherever `load_skill` is, and needs no place in a profile."""
 
-    name: str = "unload_skill"
+    name: str = UNLOAD
     description: str = (
         "Put away a skill that is loaded and not needed any more: its text and what was read of its files leave the "
         "conversation, and their room is free again. It can be loaded again later."

@@ -1,0 +1,32 @@
+"""The tools about skills: their names, and which of them are there beside which."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+LOAD: Final = "load_skill"
+UNLOAD: Final = "unload_skill"
+FIND: Final = "find_skills"
+SAVE: Final = "save_skill_reference"
+READ_ON: Final = "read_result"
+"""Reads on in what a program gave: it reaches nothing that was not given before."""
+
+ABOUT_SKILLS: Final = frozenset({LOAD, UNLOAD, FIND, SAVE, READ_ON})
+"""A skill that narrows the tools leaves these."""
+COMES_WITH: Final[Mapping[str, str]] = {UNLOAD: LOAD, FIND: LOAD}
+"""Tools that need no place of their own in a profile, and the tool that brings them."""
+
+
+def is_listed(name: str, listed: Collection[str]) -> bool:
+    """Whether a profile that lists these tools lets this one be called."""
+    return name == READ_ON or COMES_WITH.get(name, name) in listed
+
+
+def offered(listed: Iterable[str], *, has_skills: bool, is_whole: bool) -> list[str]:
+    """Of the tools that a profile lists those that are of use, as they stand there; then those that come with them.
+
+    `has_skills`: whether any may be loaded; `is_whole`: whether the list of skills shows all of them.
+    """
+    names = [name for name in listed if name not in COMES_WITH and (has_skills or name not in {LOAD, SAVE})]
+    return names + [name for name, by in COMES_WITH.items() if by in names and not (name == FIND and is_whole)]
