@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -88,6 +89,8 @@ class Acts:
             raise Refusal("broken", id=one.id, reason=_reason(one))
         if digits and (len(digits) < DIGITS_MIN or not skill.hash.startswith(digits.casefold())):
             raise Refusal("digits", id=one.id, digits=digits, hash=skill.hash[:DIGITS], least=DIGITS_MIN)
+        if not digits and (shown := here.own.exchanged(skill.id, skill.hash)):
+            raise Refusal("exchanged", id=one.id, shown=shown[:DIGITS], hash=skill.hash[:DIGITS])
         behind = one.skill.tier if one.skill and one.skill is not skill else ""
         try:
             await self.shelf.trust(here.channel_id, skill, self.change(here, rule))
@@ -183,7 +186,7 @@ class Acts:
 
         What is off or not listed, and files beside SKILL.md, are for those who may switch or trust skills.
         """
-        here, _ = await self.may("skill show")
+        here, rule = await self.may("skill show")
         one = self._find(here, name)
         skill = one.waiting or one.skill
         if skill is None:
@@ -202,6 +205,9 @@ class Acts:
             raw = await asyncio.to_thread(contents.read, skill, known)
         except contents.Changed as error:
             raise Refusal("broken", id=skill.id, reason=str(error)) from None
+        if skill is one.waiting and here.own.shown.get(ids.skeleton(skill.id)) != skill.hash:
+            with suppress(OtherBundle):  # exchanged at this moment: what was shown is not what will be trusted
+                await self.shelf.shown(here.channel_id, skill, self.change(here, rule))
         behind = tuple(each.skill for each in here.library.shadowed if ids.key(each.by.id) == ids.key(skill.id))
         other = one.skill if one.skill is not skill else None
         return Shown(

@@ -45,6 +45,8 @@ class Decisions:
     """By skeleton of the id."""
     trusted: frozenset[tuple[str, str]] = frozenset()
     """Skeleton of the id, and hash of the bundle, byte for byte."""
+    shown: Mapping[str, str] = field(default_factory=dict)
+    """By skeleton of the id: the hash of the bundle that `/skill show` gave last, while it waited for trust."""
 
     @classmethod
     def read(cls, revision: str, stored: Mapping[str, str]) -> Decisions:
@@ -52,6 +54,7 @@ class Decisions:
         switches: dict[str, Switch] = {}
         installed: dict[str, Installed] = {}
         trusted: set[tuple[str, str]] = set()
+        shown: dict[str, str] = {}
         for name, value in stored.items():
             kind, _, rest = name.partition(":")
             match kind:
@@ -62,14 +65,21 @@ class Decisions:
                 case "t":
                     skeleton, _, bundle = rest.rpartition(":")
                     trusted.add((skeleton, bundle))
+                case "l":
+                    shown[rest] = str(_mapping(value).get("bundle"))
                 case "rev":
                     pass
                 case _:
                     raise ValueError(f"a decision of an unknown kind: {name!r}")
-        return cls(revision, switches, installed, frozenset(trusted))
+        return cls(revision, switches, installed, frozenset(trusted), shown)
 
     def switch(self, skill_id: str) -> Switch | None:
         return self.switches.get(ids.skeleton(skill_id)) if self.switches else None
+
+    def exchanged(self, skill_id: str, bundle: str) -> str | None:
+        """The hash of other bytes that were shown last and nobody has trusted since: whoever says `trust` means those."""
+        shown = self.shown.get(ids.skeleton(skill_id))
+        return shown if shown and shown != bundle and not self.trusts(skill_id, shown) else None
 
     def trusts(self, skill_id: str, bundle: str) -> bool:
         return (ids.skeleton(skill_id), bundle) in self.trusted
@@ -85,6 +95,10 @@ def bundle_field(skill_id: str) -> str:
 
 def trust_field(skill_id: str, bundle: str) -> str:
     return f"t:{ids.skeleton(skill_id)}:{bundle}"
+
+
+def shown_field(skill_id: str) -> str:
+    return f"l:{ids.skeleton(skill_id)}"
 
 
 def written(by: str, at_ms: int, **more: str) -> str:

@@ -60,7 +60,7 @@ def find(here: Here, name: str, *, unlisted: bool = True) -> Meant:
     """
     wanted = ids.key(name).strip("/")
     there = {key: id_ for key, id_ in _there(here).items() if unlisted or here.fits(key)}
-    found = [there[key] for key in matching(wanted, there, _owners(here, wanted))]
+    found = [there[key] for key in matching(wanted, there, {here.library.owners.get(wanted)})]
     if len(found) == 1:
         return meant(here, found[0])
     if found:
@@ -88,12 +88,6 @@ def look_alike(here: Here, id_: str) -> str | None:
     """Another id here that this one can be mistaken for."""
     key, skeleton = ids.key(id_), ids.skeleton(id_)
     return next((other for at, other in _there(here).items() if at != key and ids.skeleton(at) == skeleton), None)
-
-
-def _owners(here: Here, alias: str) -> set[str]:
-    """Who answers to an alias, and which bundles that wait would."""
-    claims = {key for key, one in here.waiting.items() if alias in map(ids.key, one.head.aliases)}
-    return claims | {owner for owner in (here.library.owners.get(alias),) if owner}
 
 
 def _there(here: Here) -> dict[str, str]:

@@ -23,6 +23,7 @@ from gateway.shelf.decisions import (
     Switch,
     bundle_field,
     scope_of,
+    shown_field,
     switch_field,
     trust_field,
     written,
@@ -237,6 +238,17 @@ class Shelf:
             trust_field(skill.id, skill.hash),
             written(change.who, change.at_ms),
             ("skill trust", f"{skill.id} {skill.hash}"),
+            (bundle_field(skill.id), skill.hash),
+        )
+
+    async def shown(self, channel_id: str, skill: Skill, change: Change) -> None:
+        """A bundle that waits for trust was shown. Raises `OtherBundle`, `Unreachable`."""
+        await self._decide(
+            change,
+            scope_of(channel_id),
+            shown_field(skill.id),
+            written(change.who, change.at_ms, bundle=skill.hash),
+            ("skill show", f"{skill.id} {skill.hash}"),
             (bundle_field(skill.id), skill.hash),
         )
 

@@ -198,6 +198,30 @@ async def test_a_changed_byte_waits_again_and_the_old_bytes_are_trusted_at_once(
     assert "pr-checklist" in await world.ids(DEV)
 
 
+async def test_what_was_exchanged_since_it_was_shown_is_not_trusted_by_its_name_alone(world: World) -> None:
+    await add(world)
+    await world.say("/skill show pr-checklist", LI, DEV)
+    await add(world, {**CHECKLIST, "references/examples.md": "EVIL"})
+    told = await world.told("/skill trust pr-checklist", LI, DEV)
+    assert "exchanged" in told
+    assert "Nothing was trusted" in told
+    assert "pr-checklist" not in await world.ids(DEV)
+    await world.say("/skill show pr-checklist", LI, DEV)
+    await world.say("/skill trust pr-checklist", LI, DEV)
+    assert "pr-checklist" in await world.ids(DEV)
+    await add(world, {**CHECKLIST, "references/examples.md": "three"})
+    assert "is trusted" in await world.told("/skill trust pr-checklist", LI, DEV), "what was shown last was decided on"
+
+
+async def test_a_bundle_that_waits_takes_nobodys_alias(world: World) -> None:
+    await add(world)
+    await add(world, {"SKILL.md": skill_md("innocent", more="alias: [pr-checklist, web-access]\n")})
+    await world.say("/skill trust pr-checklist", LI, DEV)
+    assert {"pr-checklist"} == set(await world.ids(DEV)) - {"web-access", "skill-writing"}
+    await world.say("/skill off web-access", ANA, DEV)
+    assert "web-access" not in await world.ids(DEV)
+
+
 async def test_digits_of_other_bytes_trust_nothing(world: World) -> None:
     await add(world)
     assert "not how the hash" in await world.told("/skill trust pr-checklist 0123456789ab", LI, DEV)
