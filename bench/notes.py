@@ -23,7 +23,7 @@ READINGS = 20
 async def add(store: Store, writer: int, notes: int) -> None:
     for at in range(notes):
         text = f"writer {writer} note {at:05} ".ljust(59, "x") + "\n"
-        draft = Draft("bench", FILE, text, "bench", "c", "bench")
+        draft = Draft("bench", FILE, text, "bench", "c")
         await Notes(store).save(Change(f"{writer} {at}", "bench/1", "bench/room", CHANNEL, "bench"), draft, ask=False)
 
 

@@ -80,7 +80,6 @@ class Draft:
     text: str
     by_name: str
     conversation: str
-    source: str
     overwrite: bool = False
 
 
@@ -112,7 +111,7 @@ class Notes:
             "by": change.who,
             "by_name": draft.by_name,
             "conversation": draft.conversation,
-            "source": draft.source,
+            "source": change.room,
         }
         verdict, *found = await self._run(
             _script("note_save"),

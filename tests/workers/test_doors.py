@@ -149,7 +149,7 @@ async def folder(house: House, name: str) -> bool:
 
 async def note(house: House) -> bool:
     change = Change("k1", "slack-main/U-LI", "slack-main/C-OPS", OPS.channel_id, "test")
-    await house.notes.save(change, Draft("ops/triage", "references/n.md", NOTE, "Li", "c", "s"), ask=False)
+    await house.notes.save(change, Draft("ops/triage", "references/n.md", NOTE, "Li", "c"), ask=False)
     return NOTE in await house.ask("load_skill", name="ops/triage", file="references/n.md")
 
 

@@ -74,7 +74,6 @@ class Tool:
             text=text,
             by_name=actor.name,
             conversation=call.conversation,
-            source=call.here.room,
             overwrite=arguments.get("overwrite", False),
         )
         try:

@@ -156,5 +156,5 @@ class World:
             key.channel_id,
             "profile",
         )
-        draft = Draft("web-access", "references/x.md", text, "Max", "c", "slack-main/C-OPS", overwrite)
+        draft = Draft("web-access", "references/x.md", text, "Max", "c", overwrite)
         return (await self.notes.save(change, draft, ask=ask)).note.code

@@ -16,7 +16,7 @@ async def main(url: str, prefix: str, channel: str, file: str, worker: str) -> N
     for at in range(100):
         text = f"worker {worker} note {at:03} ".ljust(59, "x") + "\n"
         change = Change(f"{worker} {at}", f"w/{worker}", "w/room", channel, "test")
-        await notes.save(change, Draft("web-access", file, text, worker, "c1", "#ops"), ask=False)
+        await notes.save(change, Draft("web-access", file, text, worker, "c1"), ask=False)
     await store.close()
 
 

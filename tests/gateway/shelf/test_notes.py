@@ -25,7 +25,7 @@ def a_change(key: str, *, channel: str = OPS, who: str = "slack/U1") -> Change:
 
 
 def a_draft(text: str, *, file: str = FORUM, skill: str = "web-access", overwrite: bool = False) -> Draft:
-    return Draft(skill, file, text, "Max", "c1", "#ops", overwrite)
+    return Draft(skill, file, text, "Max", "c1", overwrite)
 
 
 async def keep(notes: Notes, text: str, *, channel: str = OPS, file: str = FORUM, overwrite: bool = False) -> Note:
@@ -71,7 +71,7 @@ async def test_a_note_that_counts_at_once_is_read_with_all_that_is_known_of_it(n
     (note,) = await notes.read(OPS, "web-access", FORUM)
 
     assert (note.text, note.by, note.by_name, note.conversation, note.source) == (
-        "- 先点同意按钮", "slack/U1", "Max", "c1", "#ops",
+        "- 先点同意按钮", "slack/U1", "Max", "c1", "slack/ops",
     )  # fmt: skip
     assert note.hash == hashlib.sha256("- 先点同意按钮".encode()).hexdigest()
     assert (note.skill, note.file, note.state, note.until_ms) == ("web-access", FORUM, "kept", None)
