@@ -57,6 +57,12 @@ class Watched:
             self._looking = asyncio.create_task(self._look(), name="settings")
         return self._loaded
 
+    async def follow(self) -> None:
+        """Until cancelled: look also while nobody asks, so that the log tells of a mistake when it is made."""
+        while True:
+            await self.current()
+            await asyncio.sleep(self._every_s)
+
     async def _look(self) -> None:
         try:
             await asyncio.to_thread(self._read)

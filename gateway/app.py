@@ -64,6 +64,7 @@ class Parts:
     http: aiohttp.ClientSession
     adapters: Mapping[str, Adapter]
     intake: Intake
+    watched: Watched
 
     async def close(self) -> None:
         """Within `CLOSE_S`: nobody waits for an answer any more, and a bell is a hint."""
@@ -85,6 +86,7 @@ async def open_parts(loaded: Loaded, redis_url: str, rq_url: str) -> Parts:
     mailbox = Mailbox(store, settings.mailbox)
     bell = open_bell(rq_url, settings.rq, wait_s=BELL_WAIT_S)
     feed = Feed(store)
+    watched = Watched(loaded)
     http = aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar())
     return Parts(
         settings=settings,
@@ -94,7 +96,8 @@ async def open_parts(loaded: Loaded, redis_url: str, rq_url: str) -> Parts:
         feed=feed,
         http=http,
         adapters=adapters(loaded, Outside(http, feed, Files(store), settings.tools.web_fetch)),
-        intake=Intake(mailbox, bell, Watched(loaded)),
+        intake=Intake(mailbox, bell, watched),
+        watched=watched,
     )
 
 
@@ -163,6 +166,7 @@ class Gateway:
     async def _lifetime(self, _: web.Application) -> AsyncIterator[None]:
         self._opening = asyncio.create_task(self._open(), name="open")
         tasks = [self._opening, asyncio.create_task(self._pack(self._opening), name="pack")]
+        tasks.append(asyncio.create_task(self._parts.watched.follow(), name="watch"))
         tasks += [
             asyncio.create_task(introduce(name, adapter), name=f"identity {name}")
             for name, adapter in self._parts.adapters.items()

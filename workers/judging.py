@@ -12,6 +12,7 @@ from gateway.conversation.records import Record
 from gateway.skill_tools import ABOUT_SKILLS
 from skills import ids
 from skills.arguments import fit
+from skills.programs import tool_name
 from workers.loaded import narrowing
 from workers.mending import NO_NAME
 from workers.moves import Pending
@@ -55,7 +56,7 @@ class Judge:
         """By what was offered, what holds now, the skills that are loaded, the tool's schema, and what a crash left."""
         asked = call.bad_input if call.name == NO_NAME and call.bad_input else call.name
         tool = self.offered.get(call.name)
-        verdict = _verdict(here, tool) if tool else may(None, here, ToolUse(asked))
+        verdict = _verdict(here, tool) if tool else _verdict_on(here, asked)
         if tool is None or not verdict.allowed:
             there = sorted(name for name, one in self.offered.items() if _verdict(here, one).allowed)
             why = f"There is no tool {call.name!r} here. Tools: {', '.join(there) or 'none'}."
@@ -100,6 +101,13 @@ class Judge:
 def _verdict(here: Here, tool: Tool) -> Verdict:
     """May the model call this tool here now?"""
     return may(None, here, SkillUse(tool.skill, "run") if isinstance(tool, ProgramTool) else ToolUse(tool.name))
+
+
+def _verdict_on(here: Here, name: str) -> Verdict:
+    """What forbids a tool that was not offered: a program's is that of its skill."""
+    skills = (skill for skill in here.library.skills.values() if skill.program and tool_name(skill.id) == name)
+    skill = next(skills, None)
+    return may(None, here, SkillUse(skill, "run") if skill else ToolUse(name))
 
 
 def _names(tool: Tool) -> set[str]:

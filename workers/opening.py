@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -53,16 +53,19 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
     feed = Feed(store)
     model = load_model(settings.model)
     folder = settings.data / "skills"
-    shelf = Shelf(store, Cache(folder), rule=rule_of, present=_set(environment()))
+    shelf = Shelf(store, Cache(folder), rule=rule_of, present=_present(environment(), loaded.secret_values))
     programs = Programs(settings.skills, folder, environment(), loaded.secret_values)
+    watched = Watched(loaded)
+    watching: asyncio.Task[None] | None = None
     try:
         async with aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as http:
             mailbox = Mailbox(store, settings.mailbox)
             await _meet(store, mailbox, settings)
             await _first_snapshot(shelf, Packer(store, settings.skills, worker))
+            watching = asyncio.create_task(watched.follow(), name="watch")
             yield Desk(
                 worker=worker,
-                watched=Watched(loaded),
+                watched=watched,
                 mailbox=mailbox,
                 adapters=adapters(loaded, platforms.Outside(http, feed, Files(store), settings.tools.web_fetch)),
                 agent=Agent(settings, model, Offers(settings, load_tools(Outside(settings, http)), programs)),
@@ -70,6 +73,8 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
                 notes=Notes(store),
             )
     finally:
+        if watching:
+            watching.cancel()
         await model.close()
         await feed.close()
         await store.close()
@@ -104,6 +109,6 @@ async def _first_snapshot(shelf: Shelf, packer: Packer) -> None:
             await asyncio.sleep(PAUSE_S)  # another worker is at it
 
 
-def _set(variables: Mapping[str, str]) -> frozenset[str]:
-    """The names of variables that have a value."""
-    return frozenset(name for name, value in variables.items() if value)
+def _present(variables: Mapping[str, str], secrets: Collection[str]) -> frozenset[str]:
+    """The names of variables that could be handed to a program: set, and none of the product's own secrets."""
+    return frozenset(name for name, value in variables.items() if value and value not in secrets)

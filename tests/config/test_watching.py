@@ -227,3 +227,15 @@ async def test_a_change_from_before_the_first_look_is_seen(place: Path) -> None:
     loaded = load(place / "deskmate.yaml", variables={})
     (place / "profiles/finance.yaml").write_text("tools: []\n")
     assert await tools(Watched(loaded)) == []
+
+
+async def test_a_mistake_is_told_while_nobody_asks(place: Path, told: pytest.LogCaptureFixture) -> None:
+    here = Watched(load(place / "deskmate.yaml", variables={}), every_s=0.01)
+    following = asyncio.create_task(here.follow())
+    try:
+        (place / "profiles/finance.yaml").write_text("toolz: []\n")
+        async with asyncio.timeout(10):
+            while not any("toolz: unknown key" in one for one in told.messages):
+                await asyncio.sleep(0.01)
+    finally:
+        following.cancel()

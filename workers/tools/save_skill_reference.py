@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.access import person_of
+from gateway.access import SkillUse, may, person_of
 from gateway.events import Actor
 from gateway.shelf.audit import Change
 from gateway.shelf.cards import card
@@ -57,16 +57,18 @@ class Tool:
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
         file, text = arguments["file"], _storable(arguments["content"])
         try:
-            skill = call.here.catalogue.find(arguments["name"])
+            skill = call.here.find(arguments["name"])
         except SkillNotFound as error:
             raise ToolError(str(error)) from error
+        if not may(None, call.here, SkillUse(skill, "note")).allowed:
+            raise ToolError(f"{skill.id} waits until somebody trusts it: nothing can be written to it before.")
         if reason := notes.file_fault(file) or _mistakable(skill, file):
             raise ToolError(reason)
         if not text.strip():
             raise ToolError("There is nothing in `content`: a note has 1 to 8,000 characters.")
         actor, profile = call.actor or Actor(""), call.here.profile
-        rule = f"profile {profile.name}: {profile.notes}"
         here = call.here
+        rule = here.rule("notes", profile.notes)
         change = Change(call.key, person_of(here.room, actor), here.room, here.channel_id, rule)
         draft = Draft(
             skill=skill.id,
