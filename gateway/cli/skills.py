@@ -217,10 +217,10 @@ def _show_there(loaded: Loaded, name: str, channel: str) -> None:
     skill = shown.skill
     for line in _shown(skill, loaded.settings.skills.body_max_bytes):
         click.echo(line)
-    if shown.reason == "untrusted":
+    if shown.waits:
         click.echo(f"It waits for trust: deskmate skills trust {skill.id} {shown.digits} --channel {channel}")
-    elif shown.reason != "allowed":
-        click.echo(f"It is not in force there: {shown.rule}.")
+    if shown.standing.reason not in {"allowed", "untrusted"}:
+        click.echo(f"It is not in force there: {shown.standing.rule}.")
 
 
 def _library(loaded: Loaded) -> Library:

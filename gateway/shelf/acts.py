@@ -15,7 +15,7 @@ from typing import Final
 
 from config.settings import SkillsSettings
 from gateway import access
-from gateway.access import CHANNEL, NEEDS_ROLE, CommandUse, Here, SkillUse, person_of
+from gateway.access import CHANNEL, NEEDS_ROLE, CommandUse, Here, person_of
 from gateway.events import Actor
 from gateway.shelf import naming
 from gateway.shelf.audit import Change
@@ -24,6 +24,7 @@ from gateway.shelf.naming import Meant, Several, Unknown
 from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Switched, Trusted
 from gateway.shelf.shelf import NobodyPacks, OtherBundle, Shelf
 from gateway.shelf.snapshot import Snapshot
+from gateway.shelf.standing import standing
 from gateway.shelf.stock import Gone
 from skills import contents, document, folders, ids, index, lint
 from skills.bundles import BrokenBundle
@@ -74,9 +75,8 @@ class Acts:
                 raise Refusal("unlisted", id=one.id, rule=here.rule("skills", one.id))
         await self.shelf.switch(scope(here), one.id, to, self.change(here, rule))
         if skill is None:
-            return Switched(here.room, one.id, to, "allowed", "", is_gone=not one.faults and not one.installed)
-        verdict = access.may(None, await self.by.here(), SkillUse(skill, "load"))
-        return Switched(here.room, one.id, to, verdict.reason, verdict.rule)
+            return Switched(here.room, one.id, to, is_gone=not one.faults and not one.installed)
+        return Switched(here.room, one.id, to, standing(await self.by.here(), skill))
 
     async def trust(self, name: str, digits: str = "") -> Trusted:
         """Exactly the bytes that are there now; with `digits` only if their hash begins so."""
@@ -92,11 +92,12 @@ class Acts:
         if not digits and (shown := here.own.exchanged(skill.id, skill.hash)):
             raise Refusal("exchanged", id=one.id, shown=shown[:DIGITS], hash=skill.hash[:DIGITS])
         behind = one.skill.tier if one.skill and one.skill is not skill else ""
+        findings = await self._findings(skill)
         try:
             await self.shelf.trust(here.channel_id, skill, self.change(here, rule))
         except OtherBundle:
             raise Refusal("changed", id=one.id) from None
-        return Trusted(here.room, skill.id, skill.hash, behind)
+        return Trusted(here.room, skill.id, skill.hash, standing(await self.by.here(), skill), behind, findings)
 
     async def add(self, filename: str, raw: bytes) -> Added:
         """The skill in a zip. It has to be trusted where it is for one channel, unless these very bytes are already."""
@@ -117,13 +118,15 @@ class Acts:
         skill = replace(skill, folder=self.shelf.stock.place(skill.hash))
         kept = {file.path: files[file.path] for file in (skill.skill_md, *skill.files.values())}
         await self.shelf.add(scope(here), skill, kept, self.change(here, rule))
-        now = naming.meant(await self.by.here(), id_)
+        here = await self.by.here()
+        now = naming.meant(here, id_)
         return Added(
             here.room,
             skill.id,
             skill.hash,
             skill.head.text("version"),
             not here.room or here.own.trusts(skill.id, skill.hash),
+            standing(here, skill),
             await self._findings(skill),
             replaced if replaced and replaced.bundle != skill.hash else None,
             now.skill if now.waiting else None,
@@ -191,9 +194,9 @@ class Acts:
         skill = one.waiting or one.skill
         if skill is None:
             raise Refusal("broken" if one.faults or one.installed or one.everywhere else "gone", **_about(one))
-        verdict = access.may(None, here, SkillUse(skill, "load"))
+        stands = standing(here, skill)
         if not self.looks_after(here):
-            if verdict.reason not in {"allowed", "untrusted", "needs"}:
+            if stands.reason not in {"allowed", "untrusted", "needs"}:
                 raise Refusal("hidden", id=skill.id)
             if path != document.NAME:
                 raise Refusal("hidden_file", id=skill.id, path=path)
@@ -213,8 +216,8 @@ class Acts:
         return Shown(
             here.room,
             skill,
-            verdict.reason,
-            verdict.rule,
+            stands,
+            one.waiting is skill,
             findings,
             raw,
             known,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from gateway.access import Reason
 from gateway.shelf.decisions import Installed, Switch
+from gateway.shelf.standing import Standing
 from skills.findings import Finding
 from skills.folders import Fault, Skill
 from skills.index import Index
@@ -32,9 +32,8 @@ class Switched:
     """Where: `connection/channel`; empty for the whole organisation."""
     id: str
     to: Switch
-    reason: Reason
-    """What keeps it out all the same, else `allowed`."""
-    rule: str
+    standing: Standing | None = None
+    """None: it can't be read, or `is_gone`."""
     is_gone: bool = False
     """There is nothing of this id now but its switch."""
 
@@ -44,8 +43,10 @@ class Trusted:
     room: str
     id: str
     hash: str
+    standing: Standing
     behind: str = ""
     """The tier of the skill in whose place it stands now."""
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Added:
     hash: str
     version: str
     is_trusted: bool
+    standing: Standing
     findings: tuple[Finding, ...] = ()
     replaces: Installed | None = None
     in_force: Skill | None = None
@@ -89,8 +91,9 @@ class Reloaded:
 class Shown:
     room: str
     skill: Skill
-    reason: Reason
-    rule: str
+    standing: Standing
+    waits: bool
+    """For trust."""
     findings: tuple[Finding, ...]
     raw: bytes
     """Of the file that was asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -22,6 +23,7 @@ from gateway.shelf.outcomes import (
     Switched,
     Trusted,
 )
+from gateway.shelf.standing import Standing
 from gateway.skill_table import broken, version_of
 from skills.findings import Finding
 from skills.folders import Fault, Skill
@@ -31,6 +33,8 @@ from skills.visible import visible
 LINES_MAX: Final = 20
 """Of changes, faults or warnings; more are counted."""
 FINDINGS_MAX: Final = 30
+SIGNS_MAX: Final = 5
+"""Of harm, where something else is told first."""
 TEXT_MAX: Final = 200_000
 """Characters of a file that are shown. More is told, with the way to see it."""
 
@@ -71,16 +75,50 @@ def _switched(done: Switched, language: str) -> str:
     lines = [say(f"skill.{done.to}.{place}", language, id=quoted(done.id), room=quoted(done.room))]
     if done.is_gone:
         lines.append(say("skill.switch.gone", language))
-    elif done.to == "on" and done.reason != "allowed":
-        why = say(f"skill.why.{done.reason}", language, rule=done.rule)
-        lines.append(say("skill.on.yet", language, why=why))
+    elif done.to == "on" and done.standing and done.standing.reason != "allowed":
+        lines.append(say("skill.on.yet", language, why=_why(done.standing, language)))
     return "\n".join(lines)
 
 
 def _trusted(done: Trusted, language: str) -> str:
-    return say("skill.trusted", language, id=quoted(done.id), hash=done.hash[:DIGITS], room=quoted(done.room)) + (
-        "\n" + say("skill.trusted.behind", language, tier=done.behind) if done.behind else ""
-    )
+    lines = [say("skill.trusted", language, id=quoted(done.id), hash=done.hash[:DIGITS], room=quoted(done.room))]
+    in_force = done.standing.reason == "allowed"
+    lines += [say("skill.trusted.counts", language)] if in_force else _but(done, language)
+    lines += [say("skill.trusted.behind", language, tier=done.behind)] if done.behind and in_force else []
+    lines += [*_program(done.standing, done.room, language), *_signs(done.findings, language)]
+    return "\n".join(lines)
+
+
+def _but(done: Trusted | Added, language: str) -> list[str]:
+    """What keeps it out, other than that it waits; and what an admin can say about it."""
+    reason = done.standing.reason
+    if reason in {"allowed", "untrusted"}:
+        return []
+    lines = [say("skill.but", language, why=_why(done.standing, language))]
+    if done.room and reason in {"off_here", "not_on"}:
+        lines.append(say("skill.but.on", language, on=quoted(f"/skill on {done.id}")))
+    return lines
+
+
+def _why(standing: Standing, language: str) -> str:
+    return say(f"skill.why.{standing.reason}", language, rule=standing.rule)
+
+
+def _program(standing: Standing, room: str, language: str) -> list[str]:
+    """What a skill that runs may do; nothing for one that is text alone."""
+    if standing.no_program:
+        return [say("skill.program.none", language, reason=quoted(standing.no_program))]
+    if (one := standing.program) is None:
+        return []
+    form = "everywhere" if not room else "listed" if one.is_listed else "unlisted"
+    return [say(f"skill.program.{form}", language, effect=one.effect, rule=quoted(one.rule))]
+
+
+def _signs(findings: Sequence[Finding], language: str) -> list[str]:
+    danger = [one for one in findings if one.danger]
+    if not danger:
+        return []
+    return [say("skill.added.signs", language, count=len(danger)), *few(map(_finding, danger), SIGNS_MAX, language)]
 
 
 def _added(done: Added, language: str) -> str:
@@ -103,12 +141,7 @@ def _added(done: Added, language: str) -> str:
             lines.append(say("skill.added.behind", language, tier=other.tier, version=version_of(other)))
     if done.replaces:
         lines.append(say("skill.added.replaces", language, hash=done.replaces.bundle[:DIGITS]))
-    danger = [one for one in done.findings if one.danger]
-    lines += (
-        [say("skill.added.signs", language, count=len(danger)), *few(map(_finding, danger), 5, language)]
-        if danger
-        else []
-    )
+    lines += [*_but(done, language), *_program(done.standing, done.room, language), *_signs(done.findings, language)]
     return "\n".join(lines)
 
 
@@ -143,8 +176,9 @@ def _shown(done: Shown, language: str) -> str:
     skill = done.skill
     facts = [say("skill.show.head", language, id=quoted(skill.id), tier=skill.tier, version=version_of(skill))]
     facts.append(say("skill.show.hash", language, hash=f"`{skill.hash[:DIGITS]}`"))
-    if done.reason != "allowed":
-        facts.append(say("skill.show.why", language, why=say(f"skill.why.{done.reason}", language, rule=done.rule)))
+    if done.standing.reason != "allowed":
+        facts.append(say("skill.show.why", language, why=_why(done.standing, language)))
+    facts += _program(done.standing, done.room, language)
     facts += [_behind(one, language) for one in done.behind]
     facts += [_fault(one, language) for one in done.faults]
     if done.other:
@@ -158,7 +192,7 @@ def _shown(done: Shown, language: str) -> str:
         else [say("skill.show.no_findings", language)]
     )
     parts = ["\n".join(f"- {one}" for one in facts), f"`{done.path}`", fenced(_text(done, language))]
-    if done.reason == "untrusted":
+    if done.waits:
         parts.append(say("skill.show.trust", language, trust=_trust(skill.id, skill.hash), room=quoted(done.room)))
     return "\n\n".join(parts)
 
