@@ -63,7 +63,11 @@ class Calls:
         here = await self.rights.now()
         judged = [self._judge.judge(call, here, self.turn.stored.history) for call in calls]
         starts = [
-            Record("tool_start", self.turn.now_ms(), {"step": call.step, "id": call.id, "name": call.name})
+            Record(
+                "tool_start",
+                self.turn.now_ms(),
+                {"step": call.step, "id": call.id, "name": call.name, "shown": self._shown_name(call, here)},
+            )
             for one, call in zip(judged, calls, strict=True)
             if isinstance(one, Runs) and not call.was_started
         ]

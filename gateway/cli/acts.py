@@ -18,6 +18,7 @@ from config.loading import Loaded
 from config.rules import rule_of
 from gateway.access import Here
 from gateway.cli import ENGLISH, Stop, channel_option, needed_channel_option, pass_loaded
+from gateway.cli.words import typed
 from gateway.commands.skill import answers
 from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
@@ -53,7 +54,7 @@ def do(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[T]]
             try:
                 return await work(there)
             except Refusal as refusal:
-                raise Stop(plain(answers.refused(refusal, ENGLISH))) from None
+                raise Stop(typed(answers.refused(refusal, ENGLISH), channel)) from None
 
     try:
         return asyncio.run(run())
@@ -106,14 +107,9 @@ def one_place(channel: str | None, everywhere: bool) -> None:
         raise click.UsageError("Give either --channel CONNECTION/CHANNEL or --everywhere.")
 
 
-def plain(markdown: str) -> str:
-    """As it stands in a terminal."""
-    return markdown.replace("`", "")
-
-
 def act(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[Outcome]]) -> None:
-    """Do something, and say what came of it in the words of the chat."""
-    click.echo(plain(answers.told(do(loaded, channel, work), ENGLISH)))
+    """Do something, and say what came of it: the words of the chat, as they are right in a terminal."""
+    click.echo(typed(answers.told(do(loaded, channel, work), ENGLISH), channel))
 
 
 # ---- what `skills list` and `skills show` ask with --channel ----

@@ -19,12 +19,15 @@ import click
 from config.settings import Settings
 from gateway.address import noted_address
 from gateway.cli import Stop, pass_settings
+from gateway.cli.words import plain
 from gateway.machine import Machine, reachable
 from gateway.platforms.webchat import CONVERSATION
 from gateway.web.client import Heard, NotReachable, Refused, Visit
 
 NO_REPLY: Final = 1
 UNREACHABLE: Final = 3
+HERE: Final = "this machine"
+OWN_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 STEPS: Final = {
     ("skill", "done"): "loaded skill {}",
@@ -79,7 +82,7 @@ def own_address(settings: Settings) -> str:
 async def _say(settings: Settings, address: str, conversation: str, text: str, timeout_s: float) -> None:
     kept = settings.data / "say.cookie"
     async with asyncio.timeout(timeout_s), aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http:
-        visit = Visit(http, address, _read_cookies(kept, address))
+        visit = Visit(http, address, _read_cookies(kept, _whose(address)))
         try:
             await visit.conversation(conversation)
         except Refused as why:
@@ -88,7 +91,7 @@ async def _say(settings: Settings, address: str, conversation: str, text: str, t
             await visit.log_in(_password(settings, address))
             await visit.conversation(conversation)
         try:
-            _keep_cookies(kept, address, visit.cookies)
+            _keep_cookies(kept, _whose(address), visit.cookies)
         except OSError as error:  # the message matters more
             lost = f"{kept} can't be written: {error.strerror}"
             click.echo(f"Warning: {lost}. This conversation can't be gone on with.", err=True)
@@ -102,8 +105,10 @@ def _print(heard: Heard, printed: str) -> str:
     """Print what is new; what stands on stdout by now. Raises `Stop` for a notice."""
     if heard.kind == "step":
         click.echo(STEPS[heard.step, heard.state].format(heard.name), err=True)
+    elif heard.kind == "card":
+        click.echo(plain(heard.text), err=True)
     elif heard.kind == "notice":
-        raise Stop(heard.text, NO_REPLY)
+        raise Stop(plain(heard.text), NO_REPLY)
     elif heard.kind == "text" and heard.text.startswith(printed):
         click.echo(heard.text[len(printed) :], nl=False)
         return heard.text
@@ -119,21 +124,26 @@ def _password(settings: Settings, address: str) -> str:
     if settings.chat.password is None:
         raise Refused(401, "it asks for a password, and chat.password is not set in these settings")
     where = urlsplit(address)
-    if where.scheme != "https" and where.hostname not in {"localhost", "127.0.0.1", "::1"}:
+    if where.scheme != "https" and where.hostname not in OWN_NAMES:
         raise Refused(401, "it asks for a password, which is sent to another machine over https only")
     return settings.chat.password.get_secret_value()
 
 
-def _read_cookies(file: Path, address: str) -> dict[str, str]:
-    """The cookies kept for this address; none from a file that is missing or broken."""
+def _whose(address: str) -> str:
+    """By what cookies are kept: on this machine we are one person, whatever the port; elsewhere one for each address."""
+    return HERE if urlsplit(address).hostname in OWN_NAMES else address
+
+
+def _read_cookies(file: Path, whose: str) -> dict[str, str]:
+    """The cookies kept for this place; none from a file that is missing or broken."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))[address]
+        found = json.loads(file.read_text(encoding="utf-8"))[whose]
     except (OSError, ValueError, LookupError, TypeError):
         return {}
     return {name: value for name, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
 
 
-def _keep_cookies(file: Path, address: str, cookies: Mapping[str, str]) -> None:
+def _keep_cookies(file: Path, whose: str, cookies: Mapping[str, str]) -> None:
     """For the owner only: whoever has them sees the conversations."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
@@ -143,5 +153,5 @@ def _keep_cookies(file: Path, address: str, cookies: Mapping[str, str]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     new = file.with_name(f"{file.name}.{os.getpid()}")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
-        json.dump({**kept, address: dict(cookies)}, opened)
+        json.dump({**kept, whose: dict(cookies)}, opened)
     new.replace(file)

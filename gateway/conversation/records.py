@@ -23,7 +23,7 @@ class Record:
     `prompt`       hash, turn: the system prompt and tools changed from here on (an expected cache miss)
     `call`         step, turn: about to ask the model
     `answer`       step, content (blocks as the API gave them), stop_reason, usage, model, bad_inputs
-    `tool_start`   step, id, name: about to run this tool
+    `tool_start`   step, id, name, shown (what people call it): about to run this tool
     `tool_result`  step, id, name, shown, text, error, rule (that forbade it), untrusted, mark (the random word that encloses it), note
                    (our own words in front of that), skill, bundle (whose file it holds)
     `skill`        id, tier, hash (of the body), bundle, offset, characters, bytes, replaces, delivery, call (the tool_use

@@ -243,7 +243,8 @@ class Acts:
             verdict = access.may(self.by.actor, here, CommandUse(command))
             rule = verdict.rule
             if not verdict.allowed:
-                raise Refusal("role", command=command, role=NEEDS_ROLE[command], rule=rule)
+                who = person_of(here.room, self.by.actor)
+                raise Refusal("role", command=command, role=NEEDS_ROLE[command], rule=rule, who=who)
         if not here.is_readable:
             raise Refusal("unreadable")
         return here, rule

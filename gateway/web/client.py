@@ -33,7 +33,8 @@ class Refused(Exception):
 class Heard:
     """What happens after something was said. `text` is always whole: the answer so far, or the reply."""
 
-    kind: Literal["text", "step", "reply", "notice"]
+    kind: Literal["text", "step", "card", "reply", "notice"]
+    """`card`: what the product says in the midst of the turn. A `reply` or a `notice` is its end."""
     text: str = ""
     step: str = ""
     """`skill` or `tool`, for a step that has ended."""
@@ -171,7 +172,9 @@ def _news(shown: dict[str, Any], number: str, told: set[int]) -> list[Heard]:
         if item["index"] in told or item["kind"] == "person" or item.get("state") == "running":
             continue
         told.add(item["index"])
-        if item["kind"] == "step":
+        if item.get("card"):
+            news.append(Heard("card", item["text"]))
+        elif item["kind"] == "step":
             news.append(Heard("step", step=item["step"], name=item["name"], state=item["state"]))
         else:
             is_notice = item.get("notice") and not item.get("command")  # what a command leads to was asked for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 from gateway import skill_tools
@@ -33,6 +33,8 @@ class Item:
     """The product itself says it."""
     command: bool = False
     """It answers a command."""
+    card: bool = False
+    """It is said in the midst of a turn, whose reply is still to come."""
     model: str = ""
     """Which model said a reply."""
     step: Literal["", "skill", "tool"] = ""
@@ -66,7 +68,7 @@ def transcript(lines: Sequence[bytes], first: int, inbox: Sequence[bytes]) -> Tr
         if record.type == "event":
             items += _of_event(record.data.get("event", {}), index)
         elif record.type == "card":
-            items.append(Item("reply", index, record.at_ms, text=record.data["text"], notice=True))
+            items.append(Item("reply", index, record.at_ms, text=record.data["text"], notice=True, card=True))
         elif record.type == "reply":
             model = _last_model(lines[: index - first])
             items.append(_of_reply(record, index, model))
@@ -119,13 +121,14 @@ def _add_step(items: list[Item], record: Record, index: int) -> None:
     if record.type == "skill":
         items.append(Item("step", index, record.at_ms, step="skill", name=data["id"], state="done"))
     elif record.type == "tool_start" and data["name"] != skill_tools.LOAD:
-        items.append(Item("step", index, record.at_ms, id=data["id"], step="tool", name=data["name"], state="running"))
+        name = data.get("shown", data["name"])
+        items.append(Item("step", index, record.at_ms, id=data["id"], step="tool", name=name, state="running"))
     elif record.type == "tool_result":
         state: Literal["done", "failed"] = "failed" if data.get("error") else "done"
         for at in range(len(items) - 1, -1, -1):
             item = items[at]
             if item.kind == "step" and item.id == data["id"]:
-                items[at] = _with_state(item, state)
+                items[at] = replace(item, state=state, name=data.get("shown", item.name))
                 return
         if state == "failed":  # refused, or a skill that did not come: nothing was started that could be shown
             kind: Literal["skill", "tool"] = "skill" if data["name"] == skill_tools.LOAD else "tool"
@@ -135,8 +138,4 @@ def _add_step(items: list[Item], record: Record, index: int) -> None:
 
 def _ended(item: Item) -> Item:
     """Nothing runs any more: what has no result was cut off."""
-    return _with_state(item, "failed") if item.state == "running" else item
-
-
-def _with_state(item: Item, state: Literal["done", "failed"]) -> Item:
-    return Item(**{**asdict(item), "state": state})
+    return replace(item, state="failed") if item.state == "running" else item

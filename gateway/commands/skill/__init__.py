@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from config.checks import nearest
-from gateway.access import CommandUse, may
+from gateway.access import CommandUse, may, person_of
 from gateway.commands import Done, Said
 from gateway.commands.skill import answers, listing
 from gateway.events import Attachment
@@ -99,6 +99,8 @@ async def _usage(said: Said, acts: Acts) -> str:
     others = [f"`{name}`" for name, is_mine in zip(SUBS, allowed, strict=True) if not is_mine]
     lines = [say("skill.usage", said.language, commands="\n".join(mine))]
     lines += [say("skill.usage.others", said.language, commands=", ".join(others))] if others else []
+    if said.event.actor:
+        lines.append(say("skill.usage.you", said.language, who=quoted(person_of(here.room, said.event.actor))))
     return "\n\n".join(lines)
 
 

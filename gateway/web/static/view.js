@@ -106,7 +106,7 @@ export class View {
 function arranged({ items, earlier, live, replies, pending, running }) {
   const entries = earlier ? [{ kind: "earlier", key: "earlier" }] : [];
   const taken = items.filter((item) => !item.waiting);
-  const turn = taken.findLastIndex((item) => item.kind === "reply") + 1;
+  const turn = taken.findLastIndex((item) => item.kind === "reply" && !item.card) + 1;
   // The feed tells of a skill while it is being loaded; a turn that another worker goes on with is whole in the records only.
   const known = taken.slice(turn).filter((item) => item.kind === "step");
   const fresh = live && live.steps.length > known.length ? live.steps : null;

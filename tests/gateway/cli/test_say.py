@@ -87,6 +87,35 @@ async def test_a_notice_is_no_reply(world: World, tmp_path: Path) -> None:
     assert "The model is away." in err
 
 
+async def test_what_is_said_in_the_midst_of_the_turn_is_not_its_end(world: World, tmp_path: Path) -> None:
+    async with saying(tmp_path, "hello", "--url", world.url) as process:
+        event = await world.worker.take()
+        asked = "**A note waits**\n```diff\n+ a `line` of **it**\n```\n`/skill approve X` accepts it."
+        await world.worker.record(event, "card", text=asked, turn="t")
+        await world.worker.send(event, asked, notice=True, key="card")
+        await world.worker.tool(event, "save_skill_reference")
+        await world.worker.reply(event, "It is written down.")
+        code, out, err = await ended(process)
+    assert (code, out) == (0, "It is written down.\n")
+    assert err.splitlines()[1:] == [
+        "A note waits",
+        "+ a `line` of **it**",
+        "/skill approve X accepts it.",
+        "ran save_skill_reference",
+    ]
+
+
+async def test_a_gateway_on_another_port_of_this_machine_meets_the_same_person(
+    store: Store, redis_url: str, tmp_path: Path
+) -> None:
+    people = []
+    for _ in range(2):
+        async with served(store, redis_url, tmp_path) as world, saying(tmp_path, "hi", "--url", world.url) as process:
+            people.append((await world.converse("hi", "hello")).actor)
+            assert (await ended(process))[0] == 0
+    assert people[0] == people[1]
+
+
 async def test_what_a_command_leads_to_is_a_reply(world: World, tmp_path: Path) -> None:
     async with saying(tmp_path, "/help", "--url", world.url) as process:
         event = await world.worker.take()
@@ -118,7 +147,7 @@ async def test_the_cookie_is_for_its_owner_alone(world: World, tmp_path: Path) -
         await answering
     file = tmp_path / "kept" / "say.cookie"
     assert file.stat().st_mode & 0o777 == 0o600
-    assert list(json.loads(file.read_text())[world.url]) == ["deskmate_browser"]
+    assert list(json.loads(file.read_text())["this machine"]) == ["deskmate_browser"]
 
 
 async def test_a_cookie_that_can_not_be_kept_does_not_stop_the_message(world: World, tmp_path: Path) -> None:

@@ -151,6 +151,7 @@ async def test_who_may_what(world: World, command: str, actor: object) -> None:
     assert is_refused == (actor not in MAY[command])
     assert done.is_private == is_refused
     if is_refused:
+        assert f"You are `slack-main/{actor.id}`." in done.text  # type: ignore[attr-defined]
         [line] = await world.audit()
         assert line["what"] == f"skill {' '.join(command.split()[: 2 if command.startswith('notes ') else 1])} refused"
         assert line["who"] == f"slack-main/{actor.id}"  # type: ignore[attr-defined]
@@ -503,6 +504,7 @@ async def test_skill_alone_says_what_this_person_may_do(world: World) -> None:
     assert "`/skill list [WORD]`" in told
     assert "`/skill off ID`" not in told.partition("need a role")[0]
     assert "`off`" in told.partition("need a role")[2]
+    assert "You are `slack-main/U-MAX`" in told, "whoever gives roles has to know the id"
     assert "`/skill off ID`" in await world.told("/skill", ANA)
 
 

@@ -47,6 +47,23 @@ async def test_a_reply_streams_in_with_its_steps(world: World, visitor: Visitor)
     assert await page.texts(".bubble") == ["What is on the page?"]
 
 
+async def test_what_is_said_in_the_midst_of_a_turn_shows_no_step_twice(world: World, visitor: Visitor) -> None:
+    page = await opened(visitor, world)
+    await say(page, "Write that down")
+    event = await world.worker.take()
+    await world.worker.skill(event, "web-access")
+    await world.worker.record(event, "card", text="A note waits.", turn="t")
+    await world.worker.send(event, "A note waits.", notice=True, key="card")
+    await page.until_shown("A note waits.")
+    await world.worker.tool(event, "web_fetch", failed=None)
+    await world.worker.show(event, "")
+    await page.until_shown("Running web_fetch")
+    assert await page.texts(".step") == ["Loaded the skill web-access", "Running web_fetch"]
+    await world.worker.reply(event, "Done.")
+    await page.until("!document.querySelector('[aria-busy=true]') && !document.querySelector('.working')")
+    assert await page.texts(".reply .markdown") == ["A note waits.", "Done."]
+
+
 async def test_the_rehearsal_says_so_beside_each_of_its_replies(world: World, visitor: Visitor) -> None:
     page = await opened(visitor, world)
     await say(page, "hello")

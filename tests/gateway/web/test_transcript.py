@@ -76,6 +76,23 @@ def test_results_belong_to_their_own_calls() -> None:
     assert brief(shown)[1:] == [("step", "a", "running"), ("step", "b", "failed")]
 
 
+def test_a_program_goes_by_the_id_of_its_skill_while_it_runs_and_however_it_ends() -> None:
+    start = tool("skill_3fa9") | {"shown": "财务/日报"}
+    assert brief(of(taken("x"), start))[1:] == [("step", "财务/日报", "running")]
+    assert brief(of(taken("x"), start, result("skill_3fa9", shown="财务/日报")))[1:] == [("step", "财务/日报", "done")]
+    assert brief(of(taken("x"), tool("skill_3fa9"), result("skill_3fa9", shown="财务/日报", error=True)))[1:] == [
+        ("step", "财务/日报", "failed")
+    ]
+
+
+def test_a_card_is_told_from_a_notice_that_ends_the_turn() -> None:
+    shown = of(taken("x"), {"type": "card", "text": "asked"}, {"type": "reply", "text": "done", "notice": True})
+    assert [(item.text, item.notice, item.card) for item in shown.items[1:]] == [
+        ("asked", True, True),
+        ("done", True, False),
+    ]
+
+
 def test_a_tool_that_was_refused_is_a_failed_line() -> None:
     assert brief(of(taken("x"), result("web_fetch", error=True)))[1:] == [("step", "web_fetch", "failed")]
 
