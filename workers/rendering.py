@@ -171,9 +171,10 @@ def _spoken(record: Record, hints: Mapping[str, Sequence[Sequence[str]]]) -> lis
     text = marks.from_outside(event.text.strip())
     skills = hints.get(event.dedupe_keys[0], ()) if event.attachments else ()
     for at, file in enumerate(event.attachments):
-        text += f"\n(attached: {_line(file.name)}, {_line(file.mime)}, {file.size_bytes} bytes; not readable here yet)"
+        told = f"{_quoted(file.name)}, {_quoted(file.mime)}, {file.size_bytes} bytes; not readable here yet"
+        text += f"\n{marks.NOTE}: attached is {told})"
         if named := ", ".join(skills[at]) if at < len(skills) else "":
-            text += f"\n(skills for this file: {named}; load one with load_skill if it fits the task)"
+            text += f"\n{marks.NOTE}: skills for this file are {named}; load one with load_skill if it fits the task)"
     return [text.strip() if event.is_direct else f"[{_line(event.actor.name or event.actor.id)}] {text.strip()}"]
 
 
@@ -197,6 +198,11 @@ def _result(record: Record, gone: Why | None) -> dict[str, Any]:
 def _interrupted(tool_use_id: str) -> dict[str, Any]:
     text = "Interrupted: it is not known whether this ran."
     return {"type": "tool_result", "tool_use_id": tool_use_id, "content": text, "is_error": True}
+
+
+def _quoted(text: str) -> str:
+    """Text of others within a note of ours: it ends at its quotes, whatever brackets are in it."""
+    return json.dumps(_line(text), ensure_ascii=False)
 
 
 def _line(text: str) -> str:

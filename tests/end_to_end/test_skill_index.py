@@ -74,6 +74,6 @@ async def test_a_message_with_a_file_says_which_skills_are_for_it(stage: Stage, 
     await stage.slack.until(lambda: len(stage.posts()) == 2)
     plain, with_file = stage.model.asked
     assert "skills for this file" not in plain.body.decode()
-    assert "(skills for this file: ledger; load one with load_skill" in with_file.body.decode()
+    assert "(deskmate: skills for this file are ledger; load one with load_skill" in with_file.body.decode()
     assert (system(plain), tools(plain)) == (system(with_file), tools(with_file))
     assert "find_skills" not in tools(plain)
