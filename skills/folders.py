@@ -114,6 +114,8 @@ class Reading:
     id: str = ""
     skill: Skill | None = None
     faults: tuple[Fault, ...] = ()
+    moves: bool = False
+    """Whether somebody wrote while it was looked at: nobody can tell yet what it is."""
 
 
 def changed(readings: Iterable[Reading]) -> bool:
@@ -122,6 +124,25 @@ def changed(readings: Iterable[Reading]) -> bool:
         return any(mark_of(path) != mark for reading in readings for path, mark in reading.marks.items())
     except OSError:
         return True
+
+
+def rested(readings: Iterable[Reading], before: Iterable[Reading]) -> Iterator[Reading]:
+    """Of what was just read, what still looks as it did then; the rest moves. What is as it was in `before` is believed."""
+    last = {reading.folder: reading for reading in before}
+    moving: list[str] = []
+    for reading in readings:
+        known = last.pop(reading.folder, None)
+        is_known = known is not None and known.marks == reading.marks and not known.moves
+        if is_known or not changed([reading]):
+            yield reading
+        else:
+            moving.append(reading.folder + os.sep)
+            yield replace(reading, skill=None, faults=(), moves=True)
+    for reading in last.values():
+        # Gone for a moment only, as far as anybody can tell yet
+        is_back = os.path.lexists(reading.folder) or reading.folder.startswith(tuple(moving))
+        if is_back and (reading.skill or reading.moves):
+            yield replace(reading, skill=None, faults=(), moves=True)
 
 
 def read_root(root: Root, allowed: Sequence[Path], before: Sequence[Reading]) -> tuple[Reading, ...]:

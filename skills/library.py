@@ -17,7 +17,7 @@ from typing import Final
 
 from config.settings import SkillsSettings
 from skills import ids, seal
-from skills.folders import Fault, Reading, Root, Skill, changed, read_root
+from skills.folders import Fault, Reading, Root, Skill, changed, read_root, rested
 
 BUILTIN: Final = Path(__file__).parent / "builtin"
 
@@ -138,20 +138,50 @@ def roots(settings: SkillsSettings) -> tuple[Root, ...]:
 class Found:
     """What lies in the folders of all tiers. Whose copy counts is not decided yet."""
 
+    roots: tuple[Root, ...]
     readings: Mapping[Path, tuple[Reading, ...]]
     """By root."""
     tiers: tuple[tuple[Skill, ...], ...]
     """Earlier tiers first."""
     faults: tuple[Fault, ...]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
+    moving: frozenset[tuple[str, str]]
+    """Tier and id of folders that somebody wrote to while they were looked at. They are no skills and no faults here."""
+    empty: tuple[Root, ...]
+    """Roots that hold nothing at all, as an unmounted one does."""
 
     @property
     def skills(self) -> tuple[Skill, ...]:
         return tuple(chain.from_iterable(self.tiers))
 
+    @property
+    def sorting(self) -> frozenset[tuple[str, str]]:
+        """Tier and id of folders that are there and hold no SKILL.md."""
+        return frozenset(
+            (root.tier, one.id)
+            for root in self.roots
+            for one in self.readings[root.path]
+            if one.skill is None and not one.faults and not one.moves
+        )
+
     def is_changed(self) -> bool:
         """Whether a file or folder looks different now. Only entries are looked at, no bytes."""
         return changed(reading for each in self.readings.values() for reading in each)
+
+    def is_same(self, other: Found) -> bool:
+        """Whether it makes no difference which of the two is published."""
+        if self is other:
+            return True
+        ours, theirs = (
+            (one.tiers, one.faults, one.warnings, one.moving, one.empty, one.sorting) for one in (self, other)
+        )
+        return ours == theirs
+
+    def rested(self, before: Found | None) -> Found:
+        """The same a moment later: what looks different already is `moving`. Only what is new since `before` is looked at."""
+        known = before.readings if before else {}
+        readings = {path: tuple(rested(each, known.get(path, ()))) for path, each in self.readings.items()}
+        return _found(self.roots, readings, self.warnings)
 
 
 def look(roots: Sequence[Root], before: Found | None = None) -> Found:
@@ -171,17 +201,29 @@ def look(roots: Sequence[Root], before: Found | None = None) -> Found:
             warnings.append(f"{root.path} is gone: its skills stay as they were")
         else:
             raise NotADirectoryError(f"skills.folder: {root.path} is no folder")
+    return _found(roots, readings, warnings)
+
+
+def _found(roots: Sequence[Root], readings: Mapping[Path, tuple[Reading, ...]], warnings: Iterable[str]) -> Found:
     faults = [fault for each in readings.values() for reading in each for fault in reading.faults]
+    moving = [(root.tier, reading.id) for root in roots for reading in readings[root.path] if reading.moves]
     tiers: list[tuple[Skill, ...]] = []
     for root in roots:
         skills = tuple(reading.skill for reading in readings[root.path] if reading.skill)
         if root.sealed:
-            broken = seal.faults(root, skills, (fault.id for fault in faults))
+            known = [fault.id for fault in faults] + [id_ for tier, id_ in moving if tier == root.tier]
+            broken = seal.faults(root, skills, known)
             altered = {fault.id for fault in broken}
             skills = tuple(skill for skill in skills if skill.id not in altered)
             faults += broken
         tiers.append(skills)
-    return Found(readings, tuple(tiers), tuple(faults), tuple(warnings))
+    empty = tuple(root for root in roots if len(readings[root.path]) <= 1 and _is_empty(root.path))
+    return Found(tuple(roots), readings, tuple(tiers), tuple(faults), tuple(warnings), frozenset(moving), empty)
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether it holds nothing but what is hidden."""
+    return folder.is_dir() and all(entry.name.startswith(".") for entry in folder.iterdir())
 
 
 def scan(roots: Sequence[Root], before: Library | None = None) -> Library:

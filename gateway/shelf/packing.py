@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,20 +17,26 @@ from typing import Any, Final
 from config.settings import SkillsSettings
 from gateway.calm import calmly
 from gateway.logs import log
-from gateway.shelf.snapshot import Snapshot, hash_of, snapshot_of
+from gateway.shelf.keeping import Keeping
+from gateway.shelf.snapshot import Snapshot, hash_of
+from gateway.shelf.telling import Known, known_of, told
 from gateway.store import Store, Unreachable, reading, script_of
-from skills import bundles, contents, document, summary
-from skills.folders import Fault, Skill
-from skills.index import lay_out
-from skills.library import Found, Library, look, resolve, roots
+from skills import bundles, contents
+from skills.folders import Skill
+from skills.library import Found, look, roots
 
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 0.5
 """Between two looks: a change has two seconds to reach all, and a look at thousands of folders takes a tenth of one."""
 LEASE_MS: Final = 5_000
-LINES_MAX: Final = 500
-"""More is not told in the log; the list of skills has all."""
+RESTS_S: Final = 0.1
+"""A change counts when it has rested this long: half a skill must not be taken for all of it, nor one that is exchanged
+for one that is gone."""
+BUNDLES_EVERY_S: Final = 30.0
+"""Between two looks whether Redis has all bundles that the snapshot names."""
+NAMES_AT_ONCE: Final = 1_000
+NOTHING: Final = Snapshot((), (), ())
 AT_ONCE: Final = 64
 BYTES_AT_ONCE: Final = 1_024 * 1_024
 """How many skills, and about how much of them, is on its way to Redis at a time."""
@@ -43,11 +50,14 @@ class Packer:
         self._settings = settings
         self._roots = roots(settings)
         self._name = name
+        self._forget()
+
+    def _forget(self) -> None:
         self._found: Found | None = None
         """What we saw last, published or not."""
-        self._published: Found | None = None
-        self._published_as = ("", 0)
-        """Hash and number of what Redis held when we last looked."""
+        self._published: _Published | None = None
+        self._keeping = Keeping()
+        self._bundles_due_s = 0.0
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -67,18 +77,18 @@ class Packer:
 
         Raises `Unreachable`; `NotADirectoryError` for a folder that was never there.
         """
-        ours, number, hash_, wanted, done = await self._lease()
+        ours, number, hash_, is_kept, wanted, done = await self._lease()
         if not ours:
-            self._found = self._published = None
+            self._forget()
             return False
         keeping = asyncio.create_task(self._keep_lease(), name="lease of the packer")
         try:
-            found = self._found = await calmly(self._look)
-            is_new = found is not self._published or (hash_.decode(), number) != self._published_as
-            if is_new and await self._publish(found, number):
-                self._published = found
-            if wanted > done and found is self._published:
-                await self._run("reload_done", self._name, wanted)
+            found = self._found = await self._look()
+            if await self._bring(found, _Stands(number, hash_.decode(), is_kept == 1), wished=wanted > done):
+                if wanted > done or time.monotonic() >= self._bundles_due_s:
+                    await self._put_lost(found)
+                if wanted > done:
+                    await self._run("reload_done", self._name, wanted)
         finally:
             keeping.cancel()
         return True
@@ -93,65 +103,135 @@ class Packer:
             with suppress(Unreachable):
                 await self._lease()
 
-    def _look(self) -> Found:
+    async def _look(self) -> Found:
+        """What lies there. What is new in it has rested for a moment, or is known as moving."""
         before = self._found
-        return before if before and not before.is_changed() else look(self._roots, before)
 
-    async def _publish(self, found: Found, number: int) -> bool:
-        """Whether it is published now; if not, the next step tries again."""
-        stored = await self._stored(number)
-        plan = await calmly(_plan, found, stored)
+        def glance() -> Found:
+            return before if before and not before.is_changed() else look(self._roots, before)
+
+        found = await calmly(glance)
+        if found is before:
+            return found
+        await asyncio.sleep(RESTS_S)
+        return await calmly(found.rested, before)
+
+    async def _bring(self, found: Found, stands: _Stands, *, wished: bool) -> bool:
+        """See that what was found is what is published; if not, the next step tries again."""
+        last = self._published
+        now_s = time.monotonic()
+        if last and last.stands == stands and not wished and now_s < self._keeping.due_s and found.is_same(last.found):
+            self._published = replace(last, found=found)
+            return True
+        if last and (last.stands.number, last.stands.hash) == (stands.number, stands.hash):
+            before = last.snapshot
+        else:
+            before = await self._stored(stands.number)
+        snapshot = await calmly(self._keeping.over, found, before, now_s, wished=wished)
+        plan = await calmly(_plan, snapshot, before, found.skills)
+        is_there = stands.number > 0 and (snapshot == before or plan.hash == stands.hash)
+        number = await (self._mend(plan, stands) if is_there else self._publish(plan, stands.number))
+        if not number:
+            return False
+        known = await calmly(known_of, snapshot, found.skills, last.known if last else {})
+        self._published = _Published(_Stands(number, plan.hash), snapshot, known, found)
+        if not is_there:
+            await self._tell(plan, self._published, last)
+        return True
+
+    async def _mend(self, plan: _Plan, stands: _Stands) -> int:
+        """Have what is published already be as it should be in Redis. Its number, or 0 if that has changed."""
+        if stands == _Stands(stands.number, plan.hash):
+            return stands.number
+        verdict = await self._run("mend", self._name, stands.number, plan.hash, plan.dumped)
+        log(logger, "snapshot mended: Redis had lost it", level=logging.WARNING, snapshot=stands.number)
+        return stands.number if verdict == b"OK" else 0
+
+    async def _publish(self, plan: _Plan, number: int) -> int:
+        """The new number; 0 if it is not published."""
         try:
             await self._put(plan.new)
         except contents.Changed as error:
             log(logger, "skills changed while they were packed", reason=str(error))
-            return False
-        if plan.is_published and number:
-            self._published_as = (plan.hash, number)
-            return True
+            return 0
         new = [skill.hash for skill in plan.new]
         verdict, now = await self._run(
             "publish", self._name, number, plan.hash, plan.dumped, len(new), *new, *plan.gone
         )
         if verdict != b"OK":
             log(logger, "skills not published", level=logging.WARNING, verdict=verdict.decode())
-            return False
-        self._published_as = (plan.hash, now)
-        told = await calmly(self._told, found, self._published)
-        log(logger, "skills published", snapshot=now, new=len(new), gone=len(plan.gone), sum=told.figures)
-        for line in told.lines:
-            log(logger, line)
-        for line in told.warnings:
-            log(logger, line, level=logging.WARNING)
-        return True
+            return 0
+        return int(now)
 
-    def _told(self, found: Found, before: Found | None) -> _Told:
-        """At first all skills, later what is otherwise than before."""
-        library = resolve(found.tiers, found.faults, found.warnings)
-        every = library.catalogue(["*"])
-        budget = self._settings.index_max_tokens
-        figures = summary.figures(library, lay_out(every, budget), budget)
-        if before is None:
-            return _Told(figures, summary.lines(library)[:LINES_MAX], _remarks(library))
-        last = resolve(before.tiers, before.faults, before.warnings)
-        lines = [str(change) for change in summary.changes(last.skills, library.skills)]
-        known = set(_remarks(last))
-        warnings = [remark for remark in _remarks(library) if remark not in known]
-        return _Told(figures, lines[:LINES_MAX], warnings)
+    async def _tell(self, plan: _Plan, now: _Published, last: _Published | None) -> None:
+        before, known = (last.snapshot, last.known) if last else (None, now.known)
+        words = await calmly(told, now.snapshot, now.known, before, known, self._settings.index_max_tokens)
+        new, gone = len(plan.new), len(plan.gone)
+        log(logger, "skills published", snapshot=now.stands.number, new=new, gone=gone, sum=words.figures)
+        for line in words.lines:
+            log(logger, line)
+        for line in words.warnings:
+            log(logger, line, level=logging.WARNING)
+
+    async def _put_lost(self, found: Found) -> None:
+        """Put bundles again that Redis has lost, as far as they lie in the folders; a new number has readers fetch them.
+
+        Raises `Unreachable`.
+        """
+        last = self._published
+        if not last:
+            return
+        names = sorted(last.snapshot.bundles)
+        lost: set[str] = set()
+        for at in range(0, len(names), NAMES_AT_ONCE):
+            lost.update(name.decode() for name in await self._run("lost", *names[at : at + NAMES_AT_ONCE]))
+        there = {skill.hash: skill for skill in found.skills if skill.hash in lost}
+        self._bundles_due_s = time.monotonic() + BUNDLES_EVERY_S
+        if lost:
+            log(logger, "bundles lost in Redis", level=logging.WARNING, lost=len(lost), put_again=len(there))
+        if there:
+            plan = _Plan(await calmly(last.snapshot.dump), last.stands.hash, list(there.values()), ())
+            number = await self._publish(plan, last.stands.number)
+            self._published = replace(last, stands=replace(last.stands, number=number)) if number else None
 
     async def _put(self, skills: Iterable[Skill]) -> None:
         for some in _portions(skills):
             packed = await calmly(_packed, some)
             await asyncio.gather(*(self._run("put", bundle, raw) for bundle, raw in packed))
 
-    async def _stored(self, number: int) -> bytes:
-        """A snapshot as it lies in Redis; nothing if it is not there."""
+    async def _stored(self, number: int) -> Snapshot:
+        """A snapshot as it lies in Redis; one of nothing if it is not there."""
         with reading():
             found: Any = await self._store.redis.get(f"{self._store.layout.skills_root}:snapshot:{number}")
-        return found or b""
+        try:
+            return await calmly(Snapshot.load, found) if found else NOTHING
+        except ValueError as error:
+            log(logger, "snapshot can't be read", level=logging.ERROR, snapshot=number, reason=str(error))
+            return NOTHING
 
     async def _run(self, name: str, *arguments: str | bytes | float) -> Any:
         return await self._store.run(script_of("gateway.shelf", name), self._store.layout.skills_root, *arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stands:
+    """What Redis says of the snapshot in force."""
+
+    number: int
+    hash: str
+    is_kept: bool = True
+    """Whether it is there, and stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """What is in force, as far as we brought or found it."""
+
+    stands: _Stands
+    snapshot: Snapshot
+    known: Known
+    found: Found
+    """What it was made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,39 +240,18 @@ class _Plan:
 
     dumped: str
     hash: str
-    is_published: bool
     new: Sequence[Skill]
     """Whose bundles nobody names yet."""
     gone: Sequence[str]
     """Bundles that are no longer named."""
 
 
-def _plan(found: Found, stored: bytes) -> _Plan:
-    before = Snapshot.load(stored) if stored else Snapshot((), (), ())
-    snapshot = _with_good_versions(found, before)
+def _plan(snapshot: Snapshot, before: Snapshot, skills: Iterable[Skill]) -> _Plan:
     dumped = snapshot.dump()
     named, named_before = snapshot.bundles, before.bundles
     added = named - named_before
-    new = {skill.hash: skill for skill in found.skills if skill.hash in added}
-    return _Plan(dumped, hash_of(dumped), before == snapshot, list(new.values()), sorted(named_before - named))
-
-
-def _with_good_versions(found: Found, before: Snapshot) -> Snapshot:
-    """What was found; and of a skill that can't be read now, the version published before: also where this process
-    never saw that one.
-    """
-    now = snapshot_of(found.skills, found.faults, found.warnings)
-    there = {(one.tier, one.id) for one in now.entries}
-    last = {(one.tier, one.id): one for one in before.entries}
-    entries, faults = list(now.entries), list[Fault]()
-    for fault in now.faults:
-        good = last.get((fault.tier, fault.id))
-        is_kept = good is not None and (fault.tier, fault.id) not in there
-        if good and is_kept:
-            entries.append(good)
-            there.add((fault.tier, fault.id))
-        faults.append(replace(fault, kept=True) if is_kept else fault)
-    return Snapshot(tuple(entries), tuple(faults), now.warnings)
+    new = {skill.hash: skill for skill in skills if skill.hash in added}
+    return _Plan(dumped, hash_of(dumped), list(new.values()), sorted(named_before - named))
 
 
 def _portions(skills: Iterable[Skill]) -> Iterator[list[Skill]]:
@@ -223,21 +282,3 @@ async def standing(store: Store) -> tuple[int, str]:
         number = await store.redis.hget(f"{root}:meta", "snapshot")
         packer: Any = await store.redis.get(f"{root}:packer")
     return int(number or 0), packer.decode() if packer else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What the log says of a snapshot."""
-
-    figures: str
-    lines: Sequence[str]
-    warnings: Sequence[str]
-
-
-def _remarks(library: Library) -> list[str]:
-    of_heads = (
-        f"{skill.folder / document.NAME}, line {remark.line}: {remark.text}"
-        for skill in library.skills.values()
-        for remark in skill.head.warnings
-    )
-    return [*map(str, library.faults), *library.warnings, *of_heads][:LINES_MAX]

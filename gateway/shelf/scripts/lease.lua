@@ -1,4 +1,4 @@
--- lease(name, lease ms) -> 1 if we are the one who packs, snapshot, its hash, wanted, done
+-- lease(name, lease ms) -> 1 if we are the one who packs, snapshot, its hash, 1 if it is there to stay, wanted, done
 local holder = redis.call('GET', P .. 'packer')
 if not holder then
   redis.call('SET', P .. 'packer', ARGV[1], 'PX', ARGV[2])
@@ -10,6 +10,7 @@ return {
   (not holder or holder == ARGV[1]) and 1 or 0,
   tonumber(meta[1] or 0),
   meta[2] or '',
+  redis.call('TTL', P .. 'snapshot:' .. (meta[1] or '')) == -1 and 1 or 0,
   tonumber(meta[3] or 0),
   tonumber(meta[4] or 0),
 }

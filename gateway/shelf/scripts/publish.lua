@@ -30,7 +30,7 @@ if not told then
   redis.call('HSET', P .. 'meta', 'told', text(number))
 end
 if before ~= told then
-  redis.call('EXPIRE', P .. 'snapshot:' .. before, '86400')
+  redis.call('EXPIRE', P .. 'snapshot:' .. before, '3600')
 end
 redis.call('HSET', P .. 'meta', 'snapshot', text(number), 'hash', ARGV[3])
 return { 'OK', number }

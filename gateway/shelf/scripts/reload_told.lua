@@ -8,7 +8,7 @@ before = redis.call('HGET', P .. 'meta', 'told') or ARGV[3]
 redis.call('SET', P .. 'reloaded:' .. ARGV[1], before, 'EX', '86400')
 redis.call('HSET', P .. 'meta', 'told', ARGV[3])
 if before ~= ARGV[3] then
-  redis.call('EXPIRE', P .. 'snapshot:' .. before, '86400')
+  redis.call('EXPIRE', P .. 'snapshot:' .. before, '3600')
 end
 if redis.call('HGET', P .. 'meta', 'snapshot') == ARGV[3] then
   redis.call('PERSIST', P .. 'snapshot:' .. ARGV[3])

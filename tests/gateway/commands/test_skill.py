@@ -88,6 +88,7 @@ async def test_a_name_that_fits_several_names_them_and_does_nothing(world: World
 
 
 async def test_the_switch_of_a_skill_that_is_gone_can_be_set_and_is_kept(world: World) -> None:
+    write(world.org, "report")
     write(world.org, "standup")
     await world.packer.step()
     await world.told("/skill off standup")

@@ -50,15 +50,15 @@ async def test_what_lies_in_the_folders_is_published_and_read_by_a_process_on_an
 
 
 async def test_a_number_is_given_only_to_what_is_new(world: World) -> None:
+    write(world.root, "other")
     write(world.root, "report")
     assert await world.publish() == 1
     assert await world.publish() == 1
-    assert await World.publish(world) == 1
     write(world.root, "report", body="Another.\n")
     assert await world.publish() == 2
     shutil.rmtree(world.root / "report")
     assert await world.publish() == 3
-    assert await world.names() == ["skill-writing", "web-access"]
+    assert await world.names() == ["other", "skill-writing", "web-access"]
 
 
 async def test_a_packer_that_comes_later_publishes_nothing_that_is_there(world: World) -> None:
@@ -194,3 +194,52 @@ async def test_thousands_are_published_only_if_all_are_there_and_all_are_kept(wo
 def test_a_snapshot_is_what_was_dumped() -> None:
     with pytest.raises(ValueError, match="no snapshot"):
         Snapshot.load('{"skills": 1}')
+
+
+@pytest.mark.parametrize("loss", ["gone", "runs out", "its hash"])
+async def test_a_snapshot_that_redis_lost_is_put_again(world: World, loss: str) -> None:
+    write(world.root, "report")
+    number = await world.publish()
+    redis, root = world.store.redis, world.store.layout.skills_root
+    for packer in ("the same", "another"):
+        if loss == "gone":
+            await redis.delete(f"{root}:snapshot:{number}")
+        elif loss == "runs out":
+            await redis.expire(f"{root}:snapshot:{number}", 100)
+        else:
+            await redis.hset(f"{root}:meta", "hash", "other")
+        if packer == "another":
+            await redis.delete(f"{root}:packer")
+            world.packer = world.another_packer("two")
+        assert await world.publish() == number
+        assert await redis.ttl(f"{root}:snapshot:{number}") == -1
+        here = await world.here(shelf=world.another_shelf(packer))
+        assert "report" in [skill.id for skill in here.catalogue.skills]
+        assert set(await redis.hvals(f"{root}:refs")) == {b"1"}
+
+
+async def test_bundles_that_redis_lost_are_put_again_and_read_by_those_who_missed_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(world.root, "report")
+    number = await world.publish()
+    lost = await bundles(world)
+    await world.store.redis.delete(*(f"{world.store.layout.skills_root}:bundle:{one}" for one in lost))
+    missed = world.another_shelf("two")
+    assert not (await world.here(shelf=missed)).catalogue.skills
+    assert await world.publish() == number, "it looks only now and then"
+    monkeypatch.setattr(world.packer, "_bundles_due_s", 0.0)
+    assert await world.publish() == number + 1
+    assert await bundles(world) == dict.fromkeys(lost, -1)
+    assert [one.id for one in (await world.here(shelf=missed)).catalogue.skills] == await world.names()
+    assert "report" in await world.names()
+    assert await world.publish() == number + 1
+
+
+async def test_a_bundle_that_would_run_out_though_it_is_named_stays(world: World) -> None:
+    await world.publish()
+    for one in await bundles(world):
+        await world.store.redis.expire(f"{world.store.layout.skills_root}:bundle:{one}", 100)
+    world.packer = world.another_packer("one")
+    await world.publish()
+    assert set((await bundles(world)).values()) == {-1}
