@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from config import salvage
 from config.checks import check, nearest, secrets
 from config.marks import Marks, marks
 from config.problems import At, ConfigError, Problem, short
@@ -54,6 +55,8 @@ class Loaded:
     again: Callable[[], Loaded] = field(repr=False, compare=False)
     """Reads the same files in the same way once more. Raises `ConfigError`."""
     _filled: Mapping[str, Any] = field(repr=False)
+    mistakes: Sequence[Problem] = ()
+    """What is wrong, where the caller goes on with the rest."""
     _rooms: dict[tuple[str, str], Profile] = field(default_factory=dict, repr=False, compare=False)
     """Profiles of rooms that were asked for: each event asks, and the rules may be many."""
 
@@ -111,12 +114,14 @@ def load(
     platforms: PlatformSettings | None = None,
     further: Further | None = None,
     without: Collection[str] = (),
+    vital: Collection[str] | None = None,
 ) -> Loaded:
     """Read settings and profiles. `variables` stands for the environment; with `platforms` connections are checked too.
 
     `further` adds what is wrong by what other layers know. `without` names top-level keys that the caller has no use
-    for: they count as not written, so that a secret which only they need may be unset. Raises `ConfigError` with all
-    that is wrong, not only the first.
+    for: they count as not written, so that a secret which only they need may be unset. With `vital`, the top-level keys
+    that the caller can't do without, mistakes elsewhere are only told, in `Loaded.mistakes`: see `_as_far_as_possible`.
+    Raises `ConfigError` with all that is wrong, not only the first.
     """
     variables = environment() if variables is None else variables
     file = find(path, variables)
@@ -127,6 +132,8 @@ def load(
     unset = [problem for problem in unset if problem.key.partition(".")[0] not in without]
     unset = _environment_defaults(filled, unset, variables)
     settings, problems = check(source, filled, (), Settings)
+    if vital is not None:
+        unset = [problem for problem in unset if salvage.top(problem) in vital]
     problems = [*source.problems, *unset, *problems]
     secret_values: set[str] = set()
     if platforms is not None and isinstance(filled.get("connections"), Mapping):
@@ -146,12 +153,15 @@ def load(
     problems += _rules(source, filled, found)
     if further is not None:
         problems += further(Draft(source, filled, found.sources))
-    if problems or settings is None:
-        raise ConfigError(_sorted(problems))
+    problems = _sorted(problems)
+    if problems and vital is not None:
+        settings, found = _as_far_as_possible(source, filled, found, problems, vital)
+    elif problems or settings is None:
+        raise ConfigError(problems)
     secret_values.update(secrets(settings))
     headers = (filled.get("model") or {}).get("headers") or {}
     secret_values.update(str(one) for one in headers.values() if isinstance(one, Variable))
-    again = partial(load, file, variables=variables, platforms=platforms, further=further, without=without)
+    again = partial(load, file, variables=variables, platforms=platforms, further=further, without=without, vital=vital)
     return Loaded(
         settings=settings,
         profiles=found.profiles,
@@ -161,8 +171,26 @@ def load(
         folders=folders,
         marks=seen,
         again=again,
+        mistakes=problems,
         _filled=filled,
     )
+
+
+def _as_far_as_possible(
+    source: Source, filled: Mapping[str, Any], found: Found, problems: Sequence[Problem], vital: Collection[str]
+) -> tuple[Settings, Found]:
+    """Settings without what is wrong with them. Raises `ConfigError` where that is, or may be meant for, a `vital` part.
+
+    A profile that nothing can be made of is taken for one that lists each skill and allows nothing else: who looks after
+    skills must not be kept from it. It has no source.
+    """
+    ours = [one for one in problems if one.file == short(source.file)]
+    settings, rest = check(source, salvage.without(filled, ours), (), Settings)
+    if settings is None or any(salvage.top(one) in {"", *vital} or one.nearest in vital for one in ours):
+        raise ConfigError([*problems, *rest])
+    broken = {name: Profile(name=name, skills=["*"]) for name in found.names - found.profiles.keys()}
+    sources = {name: one for name, one in found.sources.items() if name not in broken}
+    return settings, replace(found, profiles={**found.profiles, **broken}, sources=sources)
 
 
 def _environment_defaults(filled: dict[str, Any], unset: list[Problem], variables: Mapping[str, str]) -> list[Problem]:

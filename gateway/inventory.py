@@ -30,9 +30,17 @@ def load_checked(path: Path | None = None, variables: Mapping[str, str] | None =
 def load_for_visitor(path: Path | None = None, variables: Mapping[str, str] | None = None) -> Loaded:
     """Settings for a command that only visits what runs: where Redis, the gateway and the data folder are.
 
-    `NOT_FOR_ALL` is neither read nor demanded. Raises `ConfigError`.
+    `NOT_FOR_ALL` is neither read nor demanded, and mistakes in profiles keep nobody from it. Raises `ConfigError`.
     """
-    return load(path, variables=variables, without=NOT_FOR_ALL)
+    return load(path, variables=variables, without=NOT_FOR_ALL, vital=("data", "redis", "rq", "gateway", "chat"))
+
+
+def load_for_operator(path: Path | None = None, variables: Mapping[str, str] | None = None) -> Loaded:
+    """Settings for a command that looks after what Redis holds, and must not be kept from it by a slip elsewhere.
+
+    What is wrong is in `mistakes`. Raises `ConfigError` where Redis or the data folder can't be told.
+    """
+    return load(path, variables=variables, vital=("data", "redis"))
 
 
 def tool_names() -> list[str]:

@@ -169,6 +169,23 @@ def pass_settings(command: Callable[Concatenate[Settings, P], R]) -> Callable[P,
     return config_option(with_settings)
 
 
+def pass_readable(command: Callable[Concatenate[Loaded, P], R]) -> Callable[P, R]:
+    """For a command that is needed just when something else is wrong: that is told, and the rest counts."""
+
+    @functools.wraps(command)
+    def with_readable(*args: P.args, **kwargs: P.kwargs) -> R:
+        from gateway.inventory import load_for_operator  # noqa: PLC0415  # as above
+
+        loaded = load_for_operator(given_config())
+        for mistake in loaded.mistakes:
+            click.echo(f"Warning: {mistake}", err=True)
+        if loaded.profiles.keys() != loaded.profile_sources.keys():
+            click.echo("Warning: a profile that can't be read is taken for one that lists all skills.", err=True)
+        return command(loaded, *args, **kwargs)
+
+    return config_option(with_readable)
+
+
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @config_option
 @click.option(

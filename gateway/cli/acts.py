@@ -17,7 +17,7 @@ from config.checks import nearest
 from config.loading import Loaded
 from config.rules import rule_of
 from gateway.access import Here
-from gateway.cli import ENGLISH, Stop, channel_option, needed_channel_option, pass_loaded
+from gateway.cli import ENGLISH, Stop, channel_option, needed_channel_option, pass_readable
 from gateway.cli.words import typed
 from gateway.commands.skill import answers
 from gateway.connections import PAGE
@@ -136,7 +136,7 @@ def shown(loaded: Loaded, channel: str, name: str) -> Shown:
 @click.argument("name", metavar="ID")
 @channel_option
 @everywhere_option
-@pass_loaded
+@pass_readable
 def on(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None:
     """Switch a skill on. Off for the whole organisation beats on in a channel."""
     one_place(channel, everywhere)
@@ -147,7 +147,7 @@ def on(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None
 @click.argument("name", metavar="ID")
 @channel_option
 @everywhere_option
-@pass_loaded
+@pass_readable
 def off(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None:
     """Switch a skill off. It stays off over restarts, new versions, and when its folder goes and comes back."""
     one_place(channel, everywhere)
@@ -158,7 +158,7 @@ def off(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> Non
 @click.argument("name", metavar="ID")
 @click.argument("digits", metavar="[DIGITS]", default="")
 @needed_channel_option
-@pass_loaded
+@pass_readable
 def trust(loaded: Loaded, name: str, digits: str, channel: str) -> None:
     """Trust exactly the bytes of a bundle that was added to a channel. Look at them first: `skills show --channel`.
 
@@ -171,7 +171,7 @@ def trust(loaded: Loaded, name: str, digits: str, channel: str) -> None:
 @click.argument("file", metavar="ZIP", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @channel_option
 @everywhere_option
-@pass_loaded
+@pass_readable
 def add(loaded: Loaded, file: Path, channel: str | None, everywhere: bool) -> None:
     """Add the skill in a zip: to a channel, where it has to be trusted, or for the whole organisation.
 
@@ -185,7 +185,7 @@ def add(loaded: Loaded, file: Path, channel: str | None, everywhere: bool) -> No
 @click.argument("name", metavar="ID")
 @channel_option
 @everywhere_option
-@pass_loaded
+@pass_readable
 def remove(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None:
     """Take away a skill that was added. Its switch and its trust are kept."""
     one_place(channel, everywhere)
@@ -194,7 +194,7 @@ def remove(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> 
 
 @click.command()
 @channel_option
-@pass_loaded
+@pass_readable
 def reload(loaded: Loaded, channel: str | None) -> None:
     """Have a running gateway look at the folders of skills, and say what is otherwise than at the last reload.
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 
 from config.loading import Loaded
-from gateway.cli import CHANNEL_HELP, pass_loaded
+from gateway.cli import CHANNEL_HELP, pass_readable
 from gateway.cli.acts import do, key_of
 from gateway.shelf.audit import Line, read, short
 from skills.visible import one_line
@@ -19,7 +19,7 @@ from skills.visible import one_line
 @click.option("--channel", metavar="CONNECTION/CHANNEL", help=f"Only what was done there. {CHANNEL_HELP}")
 @click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, everything as it was stored.")
-@pass_loaded
+@pass_readable
 def audit(loaded: Loaded, channel: str | None, lines: int, as_json: bool) -> None:
     """Show who switched, trusted, added, removed or wrote down what, and what was refused, the latest at the end.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from config.loading import Loaded
-from gateway.cli import ENGLISH, channel_option, needed_channel_option, pass_loaded
+from gateway.cli import ENGLISH, channel_option, needed_channel_option, pass_readable
 from gateway.cli.acts import act, do
 from gateway.commands.skill import answers
 
@@ -13,7 +13,7 @@ from gateway.commands.skill import answers
 @click.command()
 @click.argument("code")
 @needed_channel_option
-@pass_loaded
+@pass_readable
 def approve(loaded: Loaded, code: str, channel: str) -> None:
     """Accept a note that waits."""
     act(loaded, channel, lambda there: there.notes.approve(code))
@@ -22,7 +22,7 @@ def approve(loaded: Loaded, code: str, channel: str) -> None:
 @click.command()
 @click.argument("code")
 @needed_channel_option
-@pass_loaded
+@pass_readable
 def reject(loaded: Loaded, code: str, channel: str) -> None:
     """Refuse a note that waits: nothing of it is kept."""
     act(loaded, channel, lambda there: there.notes.reject(code))
@@ -38,7 +38,7 @@ def notes() -> None:
 
 @notes.command("list")
 @channel_option
-@pass_loaded
+@pass_readable
 def notes_list(loaded: Loaded, channel: str | None) -> None:
     """List the notes of a channel, those that wait first, and those of all channels."""
     act(loaded, channel, lambda there: there.notes.list())
@@ -47,7 +47,7 @@ def notes_list(loaded: Loaded, channel: str | None) -> None:
 @notes.command("show")
 @click.argument("code")
 @channel_option
-@pass_loaded
+@pass_readable
 def notes_show(loaded: Loaded, code: str, channel: str | None) -> None:
     """Show the text of a note, hidden characters named."""
     # As it is: a note may hold what `plain` takes out.
@@ -57,7 +57,7 @@ def notes_show(loaded: Loaded, code: str, channel: str | None) -> None:
 @notes.command("revert")
 @click.argument("code")
 @channel_option
-@pass_loaded
+@pass_readable
 def notes_revert(loaded: Loaded, code: str, channel: str | None) -> None:
     """Take a note back. What it had overwritten is read again."""
     act(loaded, channel, lambda there: there.notes.revert(code))
@@ -67,7 +67,7 @@ def notes_revert(loaded: Loaded, code: str, channel: str | None) -> None:
 @click.argument("code")
 @click.argument("when")
 @channel_option
-@pass_loaded
+@pass_readable
 def notes_expire(loaded: Loaded, code: str, when: str, channel: str | None) -> None:
     """Let a note end: WHEN is `now`, `never`, a span such as 7d or 12h, or a day such as 2027-01-31."""
     act(loaded, channel, lambda there: there.notes.expire(code, when))
@@ -76,7 +76,7 @@ def notes_expire(loaded: Loaded, code: str, when: str, channel: str | None) -> N
 @notes.command("promote")
 @click.argument("code")
 @needed_channel_option
-@pass_loaded
+@pass_readable
 def notes_promote(loaded: Loaded, code: str, channel: str) -> None:
     """Let a note of a channel hold in all channels, under a new code."""
     act(loaded, channel, lambda there: there.notes.promote(code))

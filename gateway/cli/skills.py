@@ -22,7 +22,7 @@ from config.profiles import DEFAULT, Profile
 from config.rules import rule_of
 from config.settings import environment
 from gateway.access import Here
-from gateway.cli import ENGLISH, Stop, channel_option, examples, pass_loaded
+from gateway.cli import ENGLISH, Stop, channel_option, examples, pass_loaded, pass_readable
 from gateway.columns import padded, widths
 from gateway.skill_table import behind, everything, lay_out, row
 from skills import contents, document, lint, visible
@@ -86,7 +86,7 @@ profile_option = click.option("--profile", "profile_name", default=DEFAULT, show
 @click.option("--width", type=click.IntRange(1, 1_000), help="Columns. [default: as the terminal]")
 @profile_option
 @channel_option
-@pass_loaded
+@pass_readable
 def list_(loaded: Loaded, width: int | None, profile_name: str, channel: str | None) -> None:
     """List all skills: which are in force for a profile, and why the others are not.
 
@@ -111,7 +111,7 @@ def list_(loaded: Loaded, width: int | None, profile_name: str, channel: str | N
 @skills.command()
 @click.argument("name", metavar="ID")
 @channel_option
-@pass_loaded
+@pass_readable
 def show(loaded: Loaded, name: str, channel: str | None) -> None:
     """Show the exact text of a skill, hidden characters named, with its files and what lint says about it.
 
@@ -251,6 +251,8 @@ def _profile(loaded: Loaded, name: str) -> Profile:
             f"There is no profile {name!r}; "
             + (f"did you mean {close}?" if close else f"there are: {', '.join(there)}.")
         )
+    if name not in loaded.profile_sources:
+        raise Stop(f"The profile {name} can't be read.")
     return loaded.profiles[name]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from config.problems import ConfigError
 from gateway.cli import run
-from gateway.inventory import load_checked, load_for_visitor, model_names, tool_names
+from gateway.inventory import load_checked, load_for_operator, load_for_visitor, model_names, tool_names
 
 WRONG = """
 gateway: {host: not a host}
@@ -110,6 +110,46 @@ def test_what_all_need_is_demanded_of_visitors_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_for_visitor(file, {})
     assert [problem.key for problem in caught.value.problems] == ["gatewey", "chat.password"]
+
+
+def test_who_visits_is_not_kept_out_by_a_profile(wrong: Path) -> None:
+    wrong.write_text("{}")
+    (wrong.parent / "profiles/default.yaml").write_text("tolls: []\n")
+    assert [problem.nearest for problem in load_for_visitor(wrong, {}).mistakes] == ["tools"]
+
+
+def test_an_operator_goes_on_with_what_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/broken.yaml").write_text("tools: [unclosed\n")
+    (tmp_path / "profiles/fine.yaml").write_text("skills: [a]\n")
+    file = tmp_path / "deskmate.yaml"
+    file.write_text(
+        "data: kept\nredis: {key_prefix: ours}\nmodel: {provider: anthropic, api_key: $UNSET}\nlgo: {}\n"
+        "log: {level: loud, format: json}\nskills: {new_skills: off, budget_bytes: many}\n"
+        "connections: {main: {platform: slack, signing_secret: $UNSET, api_base: nowhere}}\n"
+        "channels: [{match: main/C0, profil: fine}, {match: main/C1, profile: fine}, {match: main/*, profile: broken}]\n"
+    )
+    loaded = load_for_operator(file, {})
+    told = [problem.key for problem in loaded.mistakes]
+    assert {"lgo", "log.level", "skills.budget_bytes", "connections.main.api_base", "channels[0].profil"} <= set(told)
+    assert "connections.main.signing_secret" not in told, "it is not asked for here"
+    settings = loaded.settings
+    assert (settings.data, settings.redis.key_prefix) == (tmp_path / "kept", "ours")
+    assert (settings.log.level, settings.log.format, settings.skills.new_skills) == ("info", "json", "off")
+    assert list(settings.connections) == ["main"]
+    assert loaded.profile_for("main", "C1").skills == ["a"]
+    unread = loaded.profile_for("main", "C0")
+    assert (unread.name, unread.skills, unread.tools) == ("broken", ["*"], [])
+
+
+@pytest.mark.parametrize(
+    "settings", ["redis: {url: $UNSET}", "redis: {key_prefx: a}", "rediss: {key_prefix: a}", "dta: x", "a: [b"]
+)
+def test_an_operator_is_stopped_where_it_would_be_another_redis(tmp_path: Path, settings: str) -> None:
+    file = tmp_path / "deskmate.yaml"
+    file.write_text(settings)
+    with pytest.raises(ConfigError):
+        load_for_operator(file, {})
 
 
 def test_what_there_is_is_found_without_importing_it() -> None:

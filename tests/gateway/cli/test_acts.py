@@ -74,6 +74,26 @@ async def test_a_switch_holds_for_one_channel_or_for_all(world: World, typed: Ty
     assert await world.ids(DEV) == ["skill-writing", "web-access"]
 
 
+async def test_a_slip_elsewhere_keeps_nobody_from_switching_off(world: World, typed: Typed) -> None:
+    settings = world.folder / "deskmate.yaml"
+    settings.write_text(settings.read_text() + "model: {provider: anthropic, api_key: $UNSET_KEY}\n")
+    (world.folder / "profiles/default.yaml").write_text("tools: [load_skill\n")
+    (world.folder / "profiles/other.yaml").write_text("tolls: []\n")
+    told = await typed("skills", "off", "web-access", *HERE)
+    assert "web-access is off in slack-main/C-DEV" in told
+    assert "default.yaml:" in told
+    assert "other.yaml:1: tolls: unknown key; did you mean tools?" in told
+    assert await world.ids(DEV) == ["skill-writing"]
+    for words in (
+        ("skills", "list", *HERE),
+        ("audit",),
+        ("skills", "notes", "list"),
+        ("skills", "on", "web-access", *HERE),
+    ):
+        await typed(*words)
+    assert "can't be read" in await typed.fails("skills", "list")
+
+
 async def test_a_bundle_is_added_shown_trusted_and_removed(world: World, typed: Typed) -> None:
     zip_ = str(world.folder / "checklist.zip")
     assert "not trusted yet" in await typed("skills", "add", zip_, *HERE)
