@@ -6,6 +6,7 @@ whole in each of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -103,8 +104,9 @@ def behind(shadowed: Iterable[Shadowed], language: str) -> list[str]:
 
 
 def version_of(skill: Skill) -> str:
-    """In one short line; a dash for none."""
-    return cut(one_line(skill.head.text("version")), 12) or NONE
+    """In one short line, a dash for none. Its author may write anything: nothing that is markup in a chat is left of it."""
+    plain = re.sub(r"[^\w.+-]+", " ", one_line(skill.head.text("version"))).strip()
+    return cut(plain, 12) or NONE
 
 
 def lay_out(rows: Sequence[Row], columns: int | None, headings: Sequence[str] = HEADINGS) -> list[str]:

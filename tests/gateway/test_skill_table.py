@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from config.profiles import Profile
 from gateway.access import Here
 from gateway.columns import width
-from gateway.skill_table import HEADINGS, Row, behind, everything, lay_out, row
+from gateway.skill_table import HEADINGS, Row, behind, everything, lay_out, row, version_of
 from skills.folders import Root
 from skills.library import Library, scan
 from tests.skills.test_library import write
@@ -93,3 +94,19 @@ def test_a_reason_is_whole_in_every_form(columns: int | None) -> None:
     told = "".join(line.strip() for line in pieces[-2].split("\n"))
     assert why.replace(" ", "") in told.replace(" ", "")
     assert columns is None or all(width(line) <= max(columns, 9) for line in pieces[-2].split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("2.1.0-rc.1+b", "2.1.0-rc.1+b"),
+        ("第二版", "第二版"),
+        ("[v](//x.io)", "v x.io"),
+        ("**`<b>`~|", "b"),
+        ("`*", "–"),
+    ],
+)
+def test_a_version_is_no_markup_in_a_chat(tmp_path: Path, written: str, shown: str) -> None:
+    write(tmp_path, "ops", more=f"version: {json.dumps(written)}\n")
+    [skill] = scan([Root("org", tmp_path)]).skills.values()
+    assert version_of(skill) == shown

@@ -101,7 +101,7 @@ def _but(done: Trusted | Added, language: str) -> list[str]:
 
 
 def _why(standing: Standing, language: str) -> str:
-    return say(f"skill.why.{standing.reason}", language, rule=standing.rule)
+    return say(f"skill.why.{standing.reason}", language, rule=quoted(standing.rule))
 
 
 def _program(standing: Standing, room: str, language: str) -> list[str]:
