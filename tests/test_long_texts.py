@@ -16,12 +16,20 @@ from gateway.commands import SPOKEN
 from skills import danger, document, marks, parts, visible
 
 SIZE: Final = 60_000
+LEAD: Final = "Guidance for the task in hand "
+"""With it the closer look is taken."""
 TEXTS: Final = {
     "a tag and nothing seen": "<" + "\u200b" * SIZE,
     "a tag, blanks and nothing seen": "<" + " \u200b" * SIZE,
     "a tag, blanks, a slash": "data <" + " " * SIZE + "/" + " " * SIZE,
     "a lead and blanks": "Guidance" + " " * SIZE,
     "a note and blanks": "deskmate (" + " " * SIZE + "deskmat",
+    "a lead and elements": LEAD + "guidance<b g><b" * SIZE,
+    "a lead and entities": LEAD + "guidance&nbsp;" * SIZE,
+    "a lead and links": LEAD + "[guidance](guidance" * SIZE,
+    "a lead and lines of others": LEAD + "\n> guidance \t" * SIZE,
+    "a lead and emphasis": LEAD + "guidance_" + "_*`" * SIZE,
+    "a note that is never told": "(deskmate: x) " + "(deskmate t" * SIZE,
     "accents": "guidance g" + "\u0301" * SIZE,
     "blanks": " " * SIZE + "x",
     "tabs and blanks": " \t" * SIZE,
