@@ -18,11 +18,11 @@ from gateway import access
 from gateway.access import CHANNEL, NEEDS_ROLE, CommandUse, Here, person_of
 from gateway.events import Actor
 from gateway.shelf import naming
-from gateway.shelf.audit import Change
-from gateway.shelf.decisions import ORG, Switch, scope_of
+from gateway.shelf.audit import Change, Made
+from gateway.shelf.decisions import ORG, Decisions, Installed, Switch, scope_of
 from gateway.shelf.naming import Meant, Several, Unknown
 from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Switched, Trusted
-from gateway.shelf.shelf import NobodyPacks, OtherBundle, Shelf
+from gateway.shelf.shelf import LookAlike, NobodyPacks, OtherBundle, Shelf
 from gateway.shelf.snapshot import Snapshot
 from gateway.shelf.standing import standing
 from gateway.shelf.stock import Gone
@@ -40,6 +40,8 @@ COMMAND_LINE: Final = "the command line"
 DIGITS_MIN: Final = 6
 KEPT_FROM: Final = frozenset({"hidden", "hidden_file", "note_waits"})
 """Kinds of refusals of what others may see."""
+OVERTAKEN: Final = "overtaken"
+"""The kind where it was done, and somebody has changed the same since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +68,43 @@ class Acts:
     async def switch(self, name: str, to: Switch) -> Switched:
         """For the channel, or for the whole organisation. The switch stays when the skill goes and comes back."""
         here, rule = await self.may(f"skill {to}")
-        one = self._find(here, name)
+        change = self.change(here, rule)
+        made = await self.shelf.made(change)
+        if made is None:
+            one = self._find(here, name)
+            if to == "on" and here.room:
+                if here.org.switch(one.id) == "off":
+                    raise Refusal("off_everywhere", id=one.id)
+                if not here.fits(ids.key(one.id)):
+                    raise Refusal("unlisted", id=one.id, rule=here.rule("skills", one.id))
+            made = await self.shelf.switch(scope(here), one.id, to, change)
+        here = await self.by.here()
+        if _decisions(here).switch(made.id) != to:
+            raise _overtaken(made)
+        one = naming.meant(here, made.id)
         skill = one.skill or one.waiting
-        if to == "on" and here.room:
-            if here.org.switch(one.id) == "off":
-                raise Refusal("off_everywhere", id=one.id)
-            if not here.fits(ids.key(one.id)):
-                raise Refusal("unlisted", id=one.id, rule=here.rule("skills", one.id))
-        await self.shelf.switch(scope(here), one.id, to, self.change(here, rule))
         if skill is None:
-            return Switched(here.room, one.id, to, is_gone=not one.faults and not one.installed)
-        return Switched(here.room, one.id, to, standing(await self.by.here(), skill))
+            return Switched(here.room, made.id, to, is_gone=not one.faults and not one.installed)
+        return Switched(here.room, made.id, to, standing(here, skill))
 
     async def trust(self, name: str, digits: str = "") -> Trusted:
         """Exactly the bytes that are there now; with `digits` only if their hash begins so."""
         here, rule = await self.may("skill trust")
+        change = self.change(here, rule)
+        made = await self.shelf.made(change)
+        skill = self._to_trust(here, name, digits) if made is None else _trusted(here, made)
+        findings = await self._findings(skill)
+        try:
+            made = await self.shelf.trust(here.channel_id, skill, change)
+        except OtherBundle:
+            raise Refusal("changed", id=skill.id) from None
+        here = await self.by.here()
+        behind = _behind(here, skill.id)[-1:]
+        return Trusted(
+            here.room, made.id, made.bundle, standing(here, skill), behind[0].tier if behind else "", findings
+        )
+
+    def _to_trust(self, here: Here, name: str, digits: str) -> Skill:
         one = self._find(here, name)
         if one.installed is None:
             raise Refusal("no_bundle", id=one.id, tier=_tier(one))
@@ -91,17 +115,12 @@ class Acts:
             raise Refusal("digits", id=one.id, digits=digits, hash=skill.hash[:DIGITS], least=DIGITS_MIN)
         if not digits and (shown := here.own.exchanged(skill.id, skill.hash)):
             raise Refusal("exchanged", id=one.id, shown=shown[:DIGITS], hash=skill.hash[:DIGITS])
-        behind = one.skill.tier if one.skill and one.skill is not skill else ""
-        findings = await self._findings(skill)
-        try:
-            await self.shelf.trust(here.channel_id, skill, self.change(here, rule))
-        except OtherBundle:
-            raise Refusal("changed", id=one.id) from None
-        return Trusted(here.room, skill.id, skill.hash, standing(await self.by.here(), skill), behind, findings)
+        return skill
 
     async def add(self, filename: str, raw: bytes) -> Added:
         """The skill in a zip. It has to be trusted where it is for one channel, unless these very bytes are already."""
         here, rule = await self.may("skill add")
+        change = self.change(here, rule)
         try:
             id_, files = await asyncio.to_thread(from_zip, raw, filename)
             skill = await asyncio.to_thread(folders.skill_of, id_, _tier_of(here), Path(), files)
@@ -109,17 +128,24 @@ class Acts:
             raise Refusal("zip", file=filename, reason=str(error)) from None
         except BrokenSkill as error:
             raise Refusal("zip", file=filename, reason=f"{document.NAME} {error}") from None
-        if other := naming.look_alike(here, id_):
-            raise Refusal("look_alike", id=id_, other=other)
-        if here.room and not here.fits(ids.key(id_)):
-            raise Refusal("unlisted", id=id_, rule=here.rule("skills", id_))
-        before = naming.meant(here, id_)
-        replaced = before.installed if here.room else before.everywhere
         skill = replace(skill, folder=self.shelf.stock.place(skill.hash))
-        kept = {file.path: files[file.path] for file in (skill.skill_md, *skill.files.values())}
-        await self.shelf.add(scope(here), skill, kept, self.change(here, rule))
+        made = await self.shelf.made(change)
+        if made is None:
+            if other := naming.look_alike(here, id_):
+                raise Refusal("look_alike", id=id_, other=other)
+            if here.room and not here.fits(ids.key(id_)):
+                raise Refusal("unlisted", id=id_, rule=here.rule("skills", id_))
+            kept = {file.path: files[file.path] for file in (skill.skill_md, *skill.files.values())}
+            try:
+                made = await self.shelf.add(scope(here), skill, kept, change)
+            except LookAlike as error:
+                raise Refusal("look_alike", id=id_, other=str(error)) from None
         here = await self.by.here()
         now = naming.meant(here, id_)
+        installed = now.installed if here.room else now.everywhere
+        if installed is None or installed.bundle != skill.hash:
+            raise _overtaken(made)
+        replaced = Installed.read(made.before) if made.before else None
         return Added(
             here.room,
             skill.id,
@@ -137,26 +163,23 @@ class Acts:
         """A bundle that was added. Its switch and its trust stay."""
         here, rule = await self.may("skill remove")
         change = self.change(here, rule)
-        try:
+        made = await self.shelf.made(change)
+        if made is None:
             one = self._find(here, name)
-        except Refusal:
-            if await self.shelf.was_made(change):
-                return Removed(here.room, name, "")
-            raise
-        installed = one.installed if here.room else one.everywhere
-        if installed is None:
-            if await self.shelf.was_made(change):
-                return Removed(here.room, one.id, "", one.skill)
-            if one.everywhere:
-                raise Refusal("added_everywhere", id=one.id)
-            raise Refusal("no_bundle", id=one.id, tier=_tier(one))
-        try:
-            await self.shelf.remove(scope(here), installed, change)
-        except OtherBundle:
-            raise Refusal("changed", id=one.id) from None
-        return Removed(
-            here.room, installed.id, installed.bundle, naming.meant(await self.by.here(), installed.id).skill
-        )
+            installed = one.installed if here.room else one.everywhere
+            if installed is None:
+                if one.everywhere:
+                    raise Refusal("added_everywhere", id=one.id)
+                raise Refusal("no_bundle", id=one.id, tier=_tier(one))
+            try:
+                made = await self.shelf.remove(scope(here), installed, change)
+            except OtherBundle:
+                raise Refusal("changed", id=one.id) from None
+        here = await self.by.here()
+        now = naming.meant(here, made.id)
+        if now.installed if here.room else now.everywhere:
+            raise _overtaken(made)
+        return Removed(here.room, made.id, made.bundle, now.skill)
 
     async def reload(self) -> Reloaded:
         """Have the folders looked at, and say what is otherwise than at the reload before."""
@@ -211,7 +234,7 @@ class Acts:
         if skill is one.waiting and here.own.shown.get(ids.skeleton(skill.id)) != skill.hash:
             with suppress(OtherBundle):  # exchanged at this moment: what was shown is not what will be trusted
                 await self.shelf.shown(here.channel_id, skill, self.change(here, rule))
-        behind = tuple(each.skill for each in here.library.shadowed if ids.key(each.by.id) == ids.key(skill.id))
+        behind = _behind(here, skill.id)
         other = one.skill if one.skill is not skill else None
         return Shown(
             here.room,
@@ -228,7 +251,7 @@ class Acts:
 
     async def refused(self, command: str, thing: str, refusal: Refusal) -> None:
         """Keep in the audit log that somebody wanted this. Who only looked for what is not there leaves no line."""
-        if command not in NEEDS_ROLE and refusal.kind not in KEPT_FROM:
+        if refusal.kind == OVERTAKEN or (command not in NEEDS_ROLE and refusal.kind not in KEPT_FROM):
             return
         here = await self.by.here()
         rule = str(refusal.values.get("rule") or refusal.kind)
@@ -283,6 +306,27 @@ class Acts:
 
 def scope(here: Here) -> str:
     return scope_of(here.channel_id) if here.room else ORG
+
+
+def _decisions(here: Here) -> Decisions:
+    return here.own if here.room else here.org
+
+
+def _behind(here: Here, id_: str) -> tuple[Skill, ...]:
+    """In whose place the skill of this id stands."""
+    return tuple(each.skill for each in here.library.shadowed if ids.key(each.by.id) == ids.key(id_))
+
+
+def _trusted(here: Here, made: Made) -> Skill:
+    one = naming.meant(here, made.id)
+    for skill in (one.waiting, one.skill):
+        if skill and skill.tier == CHANNEL and skill.hash == made.bundle:
+            return skill
+    raise _overtaken(made)
+
+
+def _overtaken(made: Made) -> Refusal:
+    return Refusal(OVERTAKEN, id=made.id, what=made.what)
 
 
 def _tier_of(here: Here) -> str:

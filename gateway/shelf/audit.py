@@ -1,6 +1,7 @@
 """The audit log: who changed what about skills where, what it was before, and which rule allowed or refused it.
 
-Each line is written by the script that makes the change, so that there is no change without its line.
+Each line is written by the script that makes the change, so that there is no change without its line. Refusals, which
+anybody can bring about as often as they like, are kept apart from changes: of them there are only the latest.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gateway.shelf.stored import mapping
 from gateway.store import Store, reading
 
 PAGE: Final = 500
 """Lines that are read at a time."""
+REFUSALS_KEPT: Final = 100_000
+"""About so many; changes are all kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,28 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """What a change did when it was made, as it is kept for a day for whoever asks for it again."""
+
+    what: str
+    """`skill trust`."""
+    id: str
+    """Of the skill."""
+    bundle: str
+    """Hash of the bundle that it was about; empty for a switch."""
+    before: str
+    """What was stored before; empty for nothing."""
+
+    @classmethod
+    def read(cls, stored: str | bytes) -> Made:
+        """Raises `ValueError`."""
+        kept = mapping(stored)
+        said = mapping(str(kept.get("said")))
+        id_, _, bundle = str(said.get("thing")).partition(" ")
+        return cls(str(said.get("what")), id_, bundle, str(kept.get("before")))
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """One thing that happened."""
 
@@ -60,7 +86,13 @@ class Line:
 
 async def read(store: Store, *, room: str = "", most: int = 50) -> list[Line]:
     """The latest lines, the oldest of them first; with a `room` only those of it. Raises `Unreachable`."""
-    key = f"{store.layout.skills_root}:audit"
+    changes = await _latest(store, "audit", room, most)
+    refusals = await _latest(store, "refused", room, most)
+    return sorted([*changes, *refusals], key=_when)[-most:]
+
+
+async def _latest(store: Store, stream: str, room: str, most: int) -> list[Line]:
+    key = f"{store.layout.skills_root}:{stream}"
     found: list[Line] = []
     end = "+"
     while len(found) < most:
@@ -71,11 +103,15 @@ async def read(store: Store, *, room: str = "", most: int = 50) -> list[Line]:
         if len(page) < PAGE:
             break
         end = f"({lines[-1].id}"
-    return found[:most][::-1]
+    return found[:most]
+
+
+def _when(line: Line) -> tuple[int, int]:
+    return line.at_ms, int(line.id.partition("-")[2])
 
 
 def _line(id_: str, fields: dict[bytes, bytes]) -> Line:
-    said = json.loads(fields[b"said"])
+    said = mapping(fields[b"said"])
     told = (str(said.get(name, "")) for name in ("who", "channel", "what", "thing", "rule"))
     change = (fields.get(name, b"").decode("utf-8", "replace") for name in (b"before", b"after"))
     return Line(id_, int(id_.partition("-")[0]), *told, *change)
@@ -84,7 +120,7 @@ def _line(id_: str, fields: dict[bytes, bytes]) -> Line:
 def short(stored: str) -> str:
     """A decision in a word: which way it was switched, or the first digits of a bundle."""
     try:
-        read: Any = json.loads(stored)
+        read = mapping(stored)
     except ValueError:
         return stored
     match read:

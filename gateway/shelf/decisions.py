@@ -7,15 +7,21 @@ look-alike are the same skill.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
+from gateway.shelf.stored import mapping
 from skills import ids
 
 Switch = Literal["on", "off"]
 ORG: Final = "org"
 """The scope of the whole organisation."""
+NO_REVISION: Final = "0"
+"""Of a scope where nobody has decided anything."""
+_HASH: Final = re.compile("[0-9a-f]{64}")
+_NUMBER: Final = re.compile("[0-9]{1,16}")
 
 
 def scope_of(channel_id: str) -> str:
@@ -33,12 +39,23 @@ class Installed:
     by: str
     at_ms: int
 
+    @classmethod
+    def read(cls, value: str) -> Installed:
+        """As it is stored. Raises `ValueError`."""
+        match mapping(value):
+            case {"id": str(id_), "bundle": str(bundle), "by": str(by), "at": int(at_ms)}:
+                if not _HASH.fullmatch(bundle) or ids.fault(id_):
+                    raise ValueError(f"no id, or no hash: {value[:200]!r}")
+                return cls(id_, bundle, by, at_ms)
+        raise ValueError(f"no bundle that was added: {value[:200]!r}")
+
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
     """All of one scope, as stored at one moment."""
 
-    revision: str = "0"
+    revision: str = NO_REVISION
+    """Another one after each change; those that deskmate gives grow."""
     switches: Mapping[str, Switch] = field(default_factory=dict)
     """By skeleton of the id; what is not in it was never switched."""
     installed: Mapping[str, Installed] = field(default_factory=dict)
@@ -50,7 +67,12 @@ class Decisions:
 
     @classmethod
     def read(cls, revision: str, stored: Mapping[str, str]) -> Decisions:
-        """From the hash's fields. Raises `ValueError` for anything that is not understood: then nothing may be assumed."""
+        """From the hash's fields. Raises `ValueError` for anything that is not understood: then nothing may be assumed.
+
+        Without a revision nobody could tell when they change.
+        """
+        if stored and revision == NO_REVISION:
+            raise ValueError(f"decisions without a revision; their field rev may be any number but {NO_REVISION}")
         switches: dict[str, Switch] = {}
         installed: dict[str, Installed] = {}
         trusted: set[tuple[str, str]] = set()
@@ -61,17 +83,22 @@ class Decisions:
                 case "s":
                     switches[rest] = _switch(value)
                 case "b":
-                    installed[rest] = _installed(value)
+                    installed[rest] = Installed.read(value)
                 case "t":
                     skeleton, _, bundle = rest.rpartition(":")
                     trusted.add((skeleton, bundle))
                 case "l":
-                    shown[rest] = str(_mapping(value).get("bundle"))
+                    shown[rest] = str(mapping(value).get("bundle"))
                 case "rev":
                     pass
                 case _:
                     raise ValueError(f"a decision of an unknown kind: {name!r}")
         return cls(revision, switches, installed, frozenset(trusted), shown)
+
+    def is_before(self, other: Decisions) -> bool:
+        """Whether these were stored earlier, as far as revisions tell."""
+        numbers = [int(one) for one in (self.revision, other.revision) if _NUMBER.fullmatch(one)]
+        return len(numbers) == 2 and numbers[0] < numbers[1]
 
     def switch(self, skill_id: str) -> Switch | None:
         return self.switches.get(ids.skeleton(skill_id)) if self.switches else None
@@ -107,25 +134,10 @@ def written(by: str, at_ms: int, **more: str) -> str:
 
 
 def _switch(value: str) -> Switch:
-    match _mapping(value).get("to"):
+    match mapping(value).get("to"):
         case "on":
             return "on"
         case "off":
             return "off"
         case other:
             raise ValueError(f"neither on nor off: {other!r}")
-
-
-def _installed(value: str) -> Installed:
-    try:
-        read = _mapping(value)
-        return Installed(str(read["id"]), str(read["bundle"]), str(read["by"]), int(read["at"]))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"no bundle that was added: {error}") from error
-
-
-def _mapping(value: str) -> dict[str, Any]:
-    read = json.loads(value)
-    if not isinstance(read, dict):
-        raise ValueError(f"no decision: {value[:80]!r}")  # noqa: TRY004  # whoever reads asks for one kind of error
-    return read

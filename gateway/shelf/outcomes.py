@@ -18,7 +18,7 @@ DIGITS: Final = 12
 
 
 class Refusal(Exception):
-    """It was not done. `kind` is a fixed word, `values` are what there is to say about it."""
+    """It was not done, or is no longer so. `kind` is a fixed word, `values` are what there is to say about it."""
 
     def __init__(self, kind: str, /, **values: Any) -> None:
         super().__init__(kind)

@@ -16,8 +16,10 @@ from config.profiles import Profile
 from gateway.access import Here
 from gateway.conversation.key import ConversationKey
 from gateway.logs import log
-from gateway.shelf.audit import Change
+from gateway.shelf.audit import REFUSALS_KEPT, Change, Made
 from gateway.shelf.decisions import (
+    NO_REVISION,
+    ORG,
     Decisions,
     Installed,
     Switch,
@@ -31,6 +33,7 @@ from gateway.shelf.decisions import (
 from gateway.shelf.snapshot import Snapshot
 from gateway.shelf.stock import Stock
 from gateway.store import Refused, Store, reading, script_of
+from skills import ids
 from skills.bundles import Cache
 from skills.folders import Content, Skill
 from skills.library import Catalogue, Library
@@ -56,6 +59,10 @@ class NoBundle(Exception):
 
 class OtherBundle(Exception):
     """Another bundle has taken the place of the one that was meant."""
+
+
+class LookAlike(Exception):
+    """A bundle is there already whose id can be mistaken for the one that is to be added. `str()` is that id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,8 @@ class Shelf:
         self._heres: OrderedDict[str, tuple[tuple[object, ...], Here]] = OrderedDict()
         """What holds in a channel, and of what it was made."""
         self._catalogues: tuple[Library, dict[Any, Catalogue]] = (Library({}), {})
-        self._told_s = -TELL_S
+        self._told_s: dict[str, float] = {}
+        """When the log was last told of something that may come again and again."""
 
     async def warm(self) -> bool:
         """Read what the organisation has, before the first turn needs it. False: nothing was published yet.
@@ -175,10 +183,8 @@ class Shelf:
         """One look, in one script. Raises `Unreachable`, and `ValueError` for decisions that nobody understands."""
         known = self._own.get(channel_id, Decisions())
         number, hash_, wanted, done, org, own = await self._run("look", channel_id, self._org.revision, known.revision)
-        if org[1] is not None:
-            self._org = Decisions.read(org[0].decode(), _fields(org[1]))
-        if own[1] is not None:
-            known = Decisions.read(own[0].decode(), _fields(own[1]))
+        self._org = self._newer(ORG, self._org, org)
+        known = self._newer(scope_of(channel_id), known, own)
         if channel_id:
             self._own[channel_id] = known
             self._own.move_to_end(channel_id)
@@ -186,17 +192,32 @@ class Shelf:
                 self._own.popitem(last=False)
         return Seen(number, hash_.decode(), wanted, done, self._org, known)
 
+    def _newer(self, scope: str, known: Decisions, answer: Sequence[Any]) -> Decisions:
+        """What a scope holds now, the same object as long as it is the same. Raises `ValueError`."""
+        revision, fields = answer
+        if fields is None or (not fields and known.revision == NO_REVISION):
+            return known
+        found = Decisions.read(revision.decode(), _fields(fields))
+        if found.is_before(known):
+            self._tell(
+                "switches are older than before: what is there now counts",
+                f"{scope} has revision {found.revision}, and had {known.revision}",
+                "were older contents of Redis put back? deskmate audit shows which changes are still known",
+            )
+        return found
+
     async def audit(self, change: Change, what: str, thing: str) -> None:
         """Keep a line about something that changed nothing; with the same id, if it has one, it stays one line.
 
         Raises `Unreachable`.
         """
-        await self._run("audit", change.line(what, thing), "", "", change.id)
+        await self._run("audit", change.line(what, thing), change.id, REFUSALS_KEPT)
 
-    async def was_made(self, change: Change) -> bool:
-        """Whether this very change was made already, and its answer was lost on the way. Raises `Unreachable`."""
+    async def made(self, change: Change) -> Made | None:
+        """What this very change did, if it was made already and its answer was lost on the way. Raises `Unreachable`."""
         with reading():
-            return bool(await self._store.redis.exists(f"{self._store.layout.skills_root}:made:{change.id}"))
+            kept: Any = await self._store.redis.get(f"{self._store.layout.skills_root}:made:{change.id}")
+        return Made.read(kept) if kept else None
 
     async def everywhere(self, loaded: Loaded) -> Here:
         """What holds for the whole organisation, under no channel's profile. Raises `Unreachable`, `ValueError`."""
@@ -212,27 +233,29 @@ class Shelf:
         )
 
     def _tell_unreadable(self, error: Exception) -> None:
+        self._tell(
+            "switches can't be read: no skill is on",
+            f"{type(error).__name__}: {error}",
+            f"look at the keys {self._store.layout.skills_root}:org and :ch:*",
+        )
+
+    def _tell(self, event: str, reason: str, advice: str) -> None:
+        """Tell the operator, not more often than once a minute."""
         now_s = time.monotonic()
-        if now_s - self._told_s >= TELL_S:
-            self._told_s = now_s
-            log(
-                logger,
-                "switches can't be read: no skill is on",
-                level=logging.ERROR,
-                reason=f"{type(error).__name__}: {error}",
-                advice=f"look at the keys {self._store.layout.skills_root}:org and :ch:*",
-            )
+        if now_s - self._told_s.get(event, -TELL_S) >= TELL_S:
+            self._told_s[event] = now_s
+            log(logger, event, level=logging.ERROR, reason=reason, advice=advice)
 
-    # ---- changes ----
+    # ---- changes: one that is made again tells what it did when it was made ----
 
-    async def switch(self, scope: str, skill_id: str, to: Switch, change: Change) -> None:
+    async def switch(self, scope: str, skill_id: str, to: Switch, change: Change) -> Made:
         """Switch a skill for a scope (`ORG`, or `scope_of` a channel). Raises `Unreachable`."""
         value = written(change.who, change.at_ms, to=to)
-        await self._decide(change, scope, switch_field(skill_id), value, (f"skill {to}", skill_id))
+        return await self._decide(change, scope, switch_field(skill_id), value, (f"skill {to}", skill_id))
 
-    async def trust(self, channel_id: str, skill: Skill, change: Change) -> None:
+    async def trust(self, channel_id: str, skill: Skill, change: Change) -> Made:
         """Say that exactly these bytes are trusted in a channel. Raises `OtherBundle` if they are not what is there now."""
-        await self._decide(
+        return await self._decide(
             change,
             scope_of(channel_id),
             trust_field(skill.id, skill.hash),
@@ -252,21 +275,22 @@ class Shelf:
             (bundle_field(skill.id), skill.hash),
         )
 
-    async def add(self, scope: str, skill: Skill, contents: Mapping[str, Content], change: Change) -> None:
-        """Add a bundle, or put it in the place of the one that has its id. Raises `Unreachable`."""
-        value = written(change.who, change.at_ms, id=skill.id, bundle=skill.hash)
+    async def add(self, scope: str, skill: Skill, contents: Mapping[str, Content], change: Change) -> Made:
+        """Add a bundle, or put it in the place of the one that has its id. Raises `LookAlike`, `Unreachable`."""
+        value = written(change.who, change.at_ms, id=skill.id, key=ids.key(skill.id), bundle=skill.hash)
         told = ("skill add", f"{skill.id} {skill.hash}")
         await self.stock.put(skill.hash, contents)
         try:
-            await self._decide(change, scope, bundle_field(skill.id), value, told)
+            return await self._decide(change, scope, bundle_field(skill.id), value, told)
         except NoBundle:  # the day that it is kept without a name ended between the two
             await self.stock.put(skill.hash, contents)
-            await self._decide(change, scope, bundle_field(skill.id), value, told)
+            return await self._decide(change, scope, bundle_field(skill.id), value, told)
 
-    async def remove(self, scope: str, installed: Installed, change: Change) -> None:
+    async def remove(self, scope: str, installed: Installed, change: Change) -> Made:
         """Take away a bundle that was added. Its switch and its trust stay. Raises `OtherBundle`, `Unreachable`."""
         where = (bundle_field(installed.id), installed.bundle)
-        await self._decide(change, scope, where[0], "", ("skill remove", f"{installed.id} {installed.bundle}"), where)
+        told = ("skill remove", f"{installed.id} {installed.bundle}")
+        return await self._decide(change, scope, where[0], "", told, where)
 
     async def reload(self, change: Change) -> Seen:
         """Have the folders looked at again, and wait until that is published. Raises `NobodyPacks`, `Unreachable`."""
@@ -290,13 +314,19 @@ class Shelf:
 
     async def _decide(  # a row of fields, as the script takes them
         self, change: Change, scope: str, field: str, value: str, told: tuple[str, str], *conditions: tuple[str, str]
-    ) -> None:
+    ) -> Made:
         flat = [text for one in conditions for text in one]
-        verdict, _ = await self._run(
+        verdict, answer = await self._run(
             "decide", change.id, scope, field, value, change.line(*told), len(conditions), *flat
         )
-        if verdict not in {b"OK", b"DONE"}:
-            raise (NoBundle if verdict == b"NO_BUNDLE" else OtherBundle)(told[1])
+        match verdict:
+            case b"OK" | b"DONE":
+                return Made.read(answer)
+            case b"NO_BUNDLE":
+                raise NoBundle(told[1])
+            case b"LOOK_ALIKE":
+                raise LookAlike(Installed.read(answer.decode()).id)
+        raise OtherBundle(told[1])
 
     async def _run(self, name: str, *arguments: str | bytes | float) -> Any:
         return await self._store.run(script_of("gateway.shelf", name), self._store.layout.skills_root, *arguments)

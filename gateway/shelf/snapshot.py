@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
 
+from gateway.shelf.stored import mapping
 from skills import ids
 from skills.folders import Fault, Skill
 
@@ -50,11 +50,9 @@ class Snapshot:
     def load(cls, text: str | bytes) -> Snapshot:
         """Raises `ValueError`."""
         try:
-            read: dict[str, Any] = json.loads(text)
+            read = mapping(text)
             return cls(
-                tuple(
-                    Entry(tier, name, hash_, place, tuple(told)) for tier, name, hash_, place, told in read["skills"]
-                ),
+                tuple(map(_entry, read["skills"])),
                 tuple(
                     Fault(name, tier, Path(place), kind, reason, line, kept)
                     for name, tier, place, kind, reason, line, kept in read["faults"]
@@ -83,6 +81,13 @@ class Snapshot:
     @property
     def bundles(self) -> frozenset[str]:
         return frozenset(one.bundle for one in self.entries)
+
+
+def _entry(read: object) -> Entry:
+    match read:
+        case [str(tier), str(id_), str(bundle), str(place), [*told]]:
+            return Entry(tier, id_, bundle, place, tuple(map(str, told)))
+    raise ValueError(f"no skill of a snapshot: {str(read)[:200]}")
 
 
 def snapshot_of(skills: Sequence[Skill], faults: Sequence[Fault], warnings: Sequence[str]) -> Snapshot:

@@ -1,5 +1,10 @@
--- audit(said, before, after, id): something that changed nothing, such as a refusal; an id is told of once
-if ARGV[4] == '' or first_time(ARGV[4]) then
-  audit(ARGV[1], ARGV[2], ARGV[3])
+-- audit(said, id, most): a line about something that changed nothing, such as a refusal; an id is told of once
+-- They have a stream of their own, of about so many lines: whoever is refused again and again fills nothing up, and pushes
+-- no change out.
+if ARGV[2] == '' or not made_before(ARGV[2]) then
+  redis.call('XADD', P .. 'refused', 'MAXLEN', '~', ARGV[3], '*', 'said', ARGV[1])
+  if ARGV[2] ~= '' then
+    made(ARGV[2], 'told')
+  end
 end
 return 'OK'

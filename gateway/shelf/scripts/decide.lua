@@ -1,33 +1,48 @@
--- decide(id, scope, field, value, said, n conditions, (field, bundle)...) -> verdict, value before
+-- decide(id, scope, field, value, said, n conditions, (field, bundle)...) -> verdict, what was done or the value before
 -- scope is `org` or `ch:<channel>`; an empty value takes the field away; a condition names the bundle that a field must hold.
-local key = P .. ARGV[2]
+-- What was done is JSON of `said`, and the value before; it is the same when the same change is asked for again.
+local key, refs = P .. ARGV[2], P .. 'refs'
 local field, value = ARGV[3], ARGV[4]
 
-local function bundle_of(stored)
-  return stored and cjson.decode(stored).bundle
+-- A field that nobody can read names nothing.
+local function read(stored)
+  local is_read, found = pcall(cjson.decode, stored or '')
+  return is_read and type(found) == 'table' and found or {}
 end
 
-if made_before(ARGV[1]) then
-  return { 'DONE', redis.call('HGET', key, field) }
+local done = made_before(ARGV[1])
+if done then
+  return { 'DONE', done }
 end
-for i = 0, tonumber(ARGV[6]) - 1 do
-  if bundle_of(redis.call('HGET', key, ARGV[7 + 2 * i])) ~= ARGV[8 + 2 * i] then
-    return { 'CHANGED', false }
-  end
-end
+must_be('hash', key, refs)
 local before = redis.call('HGET', key, field)
-local is_bundle = string.sub(field, 1, 2) == 'b:'
-local new = is_bundle and value ~= '' and bundle_of(value) or nil
-if new and redis.call('EXISTS', P .. 'bundle:' .. new) == 0 then
-  return { 'NO_BUNDLE', before }
-end
-first_time(ARGV[1])
-if is_bundle then
-  if new then
-    hold(new)
+for i = 0, tonumber(ARGV[6]) - 1 do
+  if read(redis.call('HGET', key, ARGV[7 + 2 * i])).bundle ~= ARGV[8 + 2 * i] then
+    return { 'CHANGED', before or '' }
   end
-  if before then
-    release(bundle_of(before))
+end
+local old, new = read(before), read(value)
+local is_bundle = string.sub(field, 1, 2) == 'b:'
+if is_bundle and new.bundle then
+  if old.key and old.key ~= new.key then
+    return { 'LOOK_ALIKE', before } -- both were looked for at once, and neither was there
+  end
+  if redis.call('EXISTS', P .. 'bundle:' .. new.bundle) == 0 then
+    return { 'NO_BUNDLE', before or '' }
+  end
+end
+-- The revision follows the clock, so that a number is never given twice, even after Redis lost its tail.
+local us = time[1] * 1000000 + time[2]
+local revision = text(math.max(whole(redis.call('HGET', key, 'rev'), 0) + 1, us))
+done = cjson.encode({ said = ARGV[5], before = before or '' })
+
+audit(ARGV[5], before, value)
+if is_bundle then
+  if new.bundle then
+    hold(new.bundle)
+  end
+  if type(old.bundle) == 'string' then
+    release(old.bundle)
   end
 end
 if value == '' then
@@ -35,8 +50,6 @@ if value == '' then
 else
   redis.call('HSET', key, field, value)
 end
--- The revision follows the clock, so that a number is never given twice, even after Redis lost its tail.
-local us = time[1] * 1000000 + time[2]
-redis.call('HSET', key, 'rev', text(math.max(tonumber(redis.call('HGET', key, 'rev') or 0) + 1, us)))
-audit(ARGV[5], before, value)
-return { 'OK', before }
+redis.call('HSET', key, 'rev', revision)
+made(ARGV[1], done)
+return { 'OK', done }

@@ -4,6 +4,7 @@ local MANY = 1000 -- in one command: thousands of small ones would hold up every
 if redis.call('GET', P .. 'packer') ~= ARGV[1] then
   return { 'LOST', 0 }
 end
+must_be('hash', P .. 'meta', P .. 'refs')
 local before = redis.call('HGET', P .. 'meta', 'snapshot') or '0'
 if before ~= ARGV[2] then
   return { 'BEHIND', 0 }
@@ -17,15 +18,16 @@ for i = 6, 5 + n, MANY do
     return { 'NO_BUNDLE', 0 }
   end
 end
+local number = whole(before, 0) + 1
+local told = redis.call('HGET', P .. 'meta', 'told')
+
 for i = 6, 5 + n, MANY do
   hold(unpack(ARGV, i, math.min(i + MANY - 1, 5 + n)))
 end
 for i = 6 + n, #ARGV do
   release(ARGV[i])
 end
-local number = tonumber(before) + 1
 redis.call('SET', P .. 'snapshot:' .. text(number), ARGV[4])
-local told = redis.call('HGET', P .. 'meta', 'told')
 if not told then
   redis.call('HSET', P .. 'meta', 'told', text(number))
 end

@@ -1,17 +1,23 @@
 -- told(id, said, snapshot) -> the snapshot that the reload before this one told of
--- That one is kept until the next reload, so that what changed on its own in between is told as well.
-local before = redis.call('GET', P .. 'reloaded:' .. ARGV[1])
-if before then
-  return tonumber(before)
+-- That one is kept until the next reload, so that what changed on its own in between is told as well. Where a later one
+-- was told of already, by somebody who was quicker, nothing is left to tell.
+local new = whole(ARGV[3], 0)
+local known = made_before('told ' .. ARGV[1])
+if known then
+  return whole(known, new)
 end
-before = redis.call('HGET', P .. 'meta', 'told') or ARGV[3]
-redis.call('SET', P .. 'reloaded:' .. ARGV[1], before, 'EX', '86400')
-redis.call('HSET', P .. 'meta', 'told', ARGV[3])
-if before ~= ARGV[3] then
-  redis.call('EXPIRE', P .. 'snapshot:' .. before, '3600')
+must_be('hash', P .. 'meta')
+local meta = redis.call('HMGET', P .. 'meta', 'told', 'snapshot')
+local told, current = whole(meta[1], new), whole(meta[2], 0)
+local before = math.min(told, new)
+
+audit(ARGV[2], 'snapshot ' .. text(before), 'snapshot ' .. text(new))
+if told < new and told ~= current then
+  redis.call('EXPIRE', P .. 'snapshot:' .. text(told), '3600')
 end
-if redis.call('HGET', P .. 'meta', 'snapshot') == ARGV[3] then
-  redis.call('PERSIST', P .. 'snapshot:' .. ARGV[3])
+if told <= new then
+  redis.call('HSET', P .. 'meta', 'told', text(new))
+  redis.call('PERSIST', P .. 'snapshot:' .. text(new))
 end
-audit(ARGV[2], 'snapshot ' .. before, 'snapshot ' .. ARGV[3])
-return tonumber(before)
+made('told ' .. ARGV[1], text(before))
+return before

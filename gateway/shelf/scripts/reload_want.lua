@@ -1,5 +1,9 @@
 -- want(id) -> the number of this wish to look at the folders again
-if not first_time(ARGV[1]) then
-  return tonumber(redis.call('HGET', P .. 'meta', 'wanted') or 0)
+local before = made_before(ARGV[1])
+if before then
+  return whole(before, 0)
 end
-return redis.call('HINCRBY', P .. 'meta', 'wanted', 1)
+local wish = whole(redis.call('HGET', P .. 'meta', 'wanted'), 0) + 1
+redis.call('HSET', P .. 'meta', 'wanted', text(wish))
+made(ARGV[1], text(wish))
+return wish

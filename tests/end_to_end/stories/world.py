@@ -11,11 +11,10 @@ Whoever reads `turn` reads what came after the whole turn was over: nothing wait
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +27,7 @@ from redis.asyncio import Redis
 from config.settings import MailboxSettings
 from gateway.conversation.key import key_of
 from gateway.conversation.mailbox import Mailbox
-from gateway.shelf.audit import Change
+from gateway.shelf.audit import Change, read
 from gateway.shelf.shelf import Shelf
 from gateway.store import Layout, Store, open_store
 from skills.bundles import Cache
@@ -158,11 +157,9 @@ class World:
 
     # ---- what can be read afterwards ----
 
-    async def audit(self) -> list[dict[str, str]]:
+    async def audit(self) -> list[dict[str, Any]]:
         """All lines of the audit log, oldest first: who, channel, what, thing, rule, before, after."""
-        lines: Any = await self.redis.xrange(f"{self.store.layout.skills_root}:audit")
-        stored = [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in lines]
-        return [{**json.loads(one.pop("said")), **one} for one in stored]
+        return [asdict(line) for line in await read(self.store, most=10_000)]
 
     def logged(self, event: str = "") -> list[dict[str, Any]]:
         """Lines of every process's log, each process's in their order."""

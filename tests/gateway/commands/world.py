@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import itertools
-import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from gateway.conversation.key import ConversationKey, key_of
 from gateway.conversation.records import Record
 from gateway.events import Actor, Attachment, Event
 from gateway.platforms import Capabilities, NotDownloaded
-from gateway.shelf.audit import Change
+from gateway.shelf.audit import Change, read
 from gateway.shelf.notes import Draft, Notes
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf
@@ -139,13 +138,9 @@ class World:
         """What may be loaded, as another process sees it."""
         return [one.id for one in (await self.another_shelf().here(key, self.loaded)).catalogue.skills]
 
-    async def audit(self) -> list[dict[str, str]]:
+    async def audit(self) -> list[dict[str, Any]]:
         """All lines, oldest first: who, channel, what, thing, rule, before, after."""
-        lines: Any = await self.store.redis.xrange(f"{self.store.layout.skills_root}:audit")
-        return [
-            {**json.loads(one[b"said"]), "before": one[b"before"].decode(), "after": one[b"after"].decode()}
-            for _, one in lines
-        ]
+        return [asdict(line) for line in await read(self.store)]
 
     async def note(self, text: str, key: ConversationKey = OPS, *, ask: bool = True, overwrite: bool = False) -> str:
         """Max has the model write a note; its code."""

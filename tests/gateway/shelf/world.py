@@ -13,7 +13,7 @@ from config.loading import Loaded, load
 from config.rules import rule_of
 from gateway.access import Here
 from gateway.conversation.key import ConversationKey
-from gateway.shelf.audit import Change
+from gateway.shelf.audit import Change, read
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf
 from gateway.store import Store
@@ -82,9 +82,7 @@ class World:
 
     async def audit(self) -> list[tuple[str, str]]:
         """Who did what."""
-        lines: Any = await self.store.redis.xrange(f"{self.store.layout.skills_root}:audit")
-        said = [json.loads(fields[b"said"]) for _, fields in lines]
-        return [(one["who"], one["what"]) for one in said]
+        return [(line.who, line.what) for line in await read(self.store)]
 
     def bundle(self, id_: str, files: Mapping[str, str] | None = None, **more: Any) -> Skill:
         """A skill that somebody adds to a channel."""
