@@ -7,11 +7,11 @@ whole in each of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from gateway.access import CHANNEL, Here, SkillUse, may
+from gateway.access import CHANNEL, Here, SkillUse, Verdict, may
 from gateway.columns import cut, padded, width, widths, wrapped
 from gateway.phrases import say
 from skills import ids
@@ -43,7 +43,7 @@ class Row:
     summary: str = ""
     """The description."""
     why: str = ""
-    """Why it is not in force. Unlike a summary it is never cut."""
+    """Why it is not in force, and what else to know before one trusts it. Unlike a summary it is never cut."""
 
     @property
     def reason(self) -> str:
@@ -54,22 +54,48 @@ class Row:
         return f"{self.reason} {self.summary}".strip()
 
 
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many skills there are, wherever people are told: in the list, after a reload, on the command line."""
+
+    on: int
+    """In force."""
+    total: int
+    """That can be read, bundles that wait among them."""
+    broken: int
+
+    def told(self, language: str) -> str:
+        form = "skill.count.broken" if self.broken else "skill.count"
+        return say(form, language, on=self.on, total=self.total, broken=self.broken)
+
+
+def count(here: Here, *, unlisted: bool) -> Count:
+    """Of `everything` in a channel."""
+    every = everything(here, unlisted=unlisted)
+    faults = sum(isinstance(one, Fault) for one in every)
+    return Count(len(here.catalogue.skills), len(every) - faults, faults)
+
+
 def everything(here: Here, *, unlisted: bool) -> list[Skill | Fault]:
-    """All that is or was meant as a skill in a channel, by id; bundles that wait too.
+    """All that is or was meant as a skill in a channel, by id; bundles that wait too. What is in force although something
+    is wrong with it is there once.
 
     `unlisted`: with what the channel's profile does not list.
     """
-    found: list[Skill | Fault] = [*here.library.skills.values(), *here.waiting.values(), *here.library.faults]
+    beside = here.library.beside
+    faults = [one for one in here.library.faults if beside.get((one.tier, ids.key(one.id))) is not one]
+    found: list[Skill | Fault] = [*here.library.skills.values(), *here.waiting.values(), *faults]
     keyed = [(ids.key(one.id), isinstance(one, Fault), at) for at, one in enumerate(found)]
     return [found[at] for key, _, at in sorted(keyed) if unlisted or here.fits(key)]
 
 
-def row(here: Here, one: Skill | Fault, language: str) -> Row:
-    """As it is in a channel. What is not in force says why, in that language."""
+def row(here: Here, one: Skill | Fault, language: str, harmful: Collection[str] = ()) -> Row:
+    """As it is in a channel. What is not in force says why, in that language. `harmful`: hashes of bundles in which the
+    scan found signs of harm.
+    """
     if isinstance(one, Fault):
         return Row("✗", one_line(one.id or one.place.name), one.tier, why=broken(one, language))
     verdict = may(None, here, SkillUse(one, "load"))
-    why = "" if verdict.reason == "allowed" else say(f"skill.why.{verdict.reason}", language, rule=verdict.rule)
     return Row(
         "●" if verdict.allowed or verdict.as_data else "○",
         one.id,
@@ -77,8 +103,21 @@ def row(here: Here, one: Skill | Fault, language: str) -> Row:
         NONE if one.tier != CHANNEL else "yes" if here.own.trusts(one.id, one.hash) else "no",
         version_of(one),
         "" if verdict.reason == "profile" else one_line(one.head.summary[:SUMMARY_MAX]),
-        one_line(why),
+        "; ".join(_remarks(here, one, verdict, language, is_harmful=one.hash in harmful)),
     )
+
+
+def _remarks(here: Here, skill: Skill, verdict: Verdict, language: str, *, is_harmful: bool) -> Iterator[str]:
+    if is_harmful:
+        yield "⚠ " + say("skill.list.signs", language)
+    if verdict.reason != "allowed":
+        yield one_line(say(f"skill.why.{verdict.reason}", language, rule=verdict.rule))
+    if fault := here.library.beside.get((skill.tier, ids.key(skill.id))):
+        yield broken(fault, language)
+    elif skill.no_program:
+        yield one_line(skill.no_program)
+    if skill.tier == CHANNEL and skill.program:
+        yield say("skill.list.program", language, effect=skill.program.effect)
 
 
 def broken(fault: Fault, language: str) -> str:

@@ -25,6 +25,8 @@ PATH_MAX: Final = 512
 MAIN: Final = "main.py"
 PROGRAM: Final = frozenset({MAIN, schemas.NAME})
 """A skill that has both is a tool too."""
+NO_PROGRAM: Final = "program"
+"""The kind of fault of a skill that can be read, while the program that it brings can't be used."""
 BUNDLE_MAX_BYTES: Final = 32 * 1_024 * 1_024
 
 
@@ -84,7 +86,7 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A folder that is no skill of the library."""
+    """A folder that is no skill of the library, or (`NO_PROGRAM`) not the one that it was meant to be."""
 
     id: str
     tier: str
@@ -94,6 +96,11 @@ class Fault:
     line: int | None = None
     kept: bool = False
     """Whether the version before it stays in force."""
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether there is a skill of this tier and id all the same."""
+        return self.kept or self.kind == NO_PROGRAM
 
     @property
     def told(self) -> str:
@@ -233,7 +240,8 @@ class _Walk:
         links: list[str] = []
         try:
             marks = dict(below(folder + os.sep, links))
-            return Reading(folder, marks, name, _read_skill(name, self._root.tier, folder, marks, links))
+            skill = _read_skill(name, self._root.tier, folder, marks, links)
+            return Reading(folder, marks, name, skill, tuple(_unusable(skill)))
         except BrokenSkill as broken:
             place = Path(folder, document.NAME)
             fault = Fault(name, self._root.tier, place, broken.kind, broken.reason, broken.line)
@@ -346,6 +354,11 @@ def _program(files: Mapping[str, File], contents: Mapping[str, Content]) -> tupl
         return schemas.read(contents[schemas.NAME].raw), ""
     except BrokenSchema as error:
         return None, f"its program is not offered: {schemas.NAME}: {error}"
+
+
+def _unusable(skill: Skill) -> Iterator[Fault]:
+    if skill.program is None and skill.files.keys() >= PROGRAM:
+        yield Fault(skill.id, skill.tier, skill.folder / schemas.NAME, NO_PROGRAM, skill.no_program)
 
 
 def read_file(path: str) -> Content:

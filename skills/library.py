@@ -11,13 +11,14 @@ import heapq
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from config.settings import SkillsSettings
 from skills import ids, seal
-from skills.folders import Fault, Reading, Root, Skill, changed, read_root, rested
+from skills.folders import NO_PROGRAM, Fault, Reading, Root, Skill, changed, read_root, rested
 
 BUILTIN: Final = Path(__file__).parent / "builtin"
 
@@ -49,6 +50,13 @@ class Library:
     found: Found | None = field(default=None, repr=False)
     """What it was made of, where it was made of folders."""
     _catalogues: dict[tuple[str, ...], Catalogue] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def beside(self) -> Mapping[tuple[str, str], Fault]:
+        """What is wrong with skills that are in force all the same, by their tier and `ids.key`."""
+        there = {(one.tier, key) for key, one in self.skills.items()}
+        named = ((one, (one.tier, ids.key(one.id))) for one in self.faults if one.is_beside)
+        return {name: one for one, name in named if name in there}
 
     def catalogue(self, patterns: Sequence[str]) -> Catalogue:
         """The skills whose id fits one of a profile's patterns. In a pattern `*` stands for anything."""
@@ -251,7 +259,10 @@ def resolve(tiers: Sequence[Sequence[Skill]], faults: Sequence[Fault] = (), warn
         in_force[key] = skill
     in_force = dict(sorted(in_force.items()))
     said = [*warnings]
-    said += [f"{skill.id}: {one}" for skill in in_force.values() for one in (*skill.warnings, skill.no_program) if one]
+    told = {(fault.tier, fault.id) for fault in faults if fault.kind == NO_PROGRAM}
+    for skill in in_force.values():
+        no_program = "" if (skill.tier, skill.id) in told else skill.no_program
+        said += [f"{skill.id}: {one}" for one in (*skill.warnings, no_program) if one]
     owners = _owners(in_force, said)
     return Library(in_force, tuple(shadowed), (*faults, *look_alikes), tuple(said), owners)
 

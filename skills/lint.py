@@ -7,6 +7,7 @@ what an approver should look at (`danger`).
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -16,8 +17,9 @@ from typing import Any, Final
 from skills import contents, danger, document, env_advice, folders, ids, overlap, parts, paths, schema_advice, schemas
 from skills.contents import Changed
 from skills.findings import Finding
-from skills.folders import MAIN, PROGRAM, Fault, Reading, Root, Skill
+from skills.folders import MAIN, NO_PROGRAM, PROGRAM, Fault, Reading, Root, Skill
 from skills.overlap import Described
+from skills.visible import one_line
 
 TIER: Final = "lint"
 SCANNED_MAX_BYTES: Final = 2 * 1_024 * 1_024
@@ -27,6 +29,11 @@ DESCRIPTION_MIN: Final = 40
 COMPATIBILITY_MAX: Final = 500
 BODY_MAX_BYTES: Final = 20_480
 """What one load delivers, unless the settings say otherwise."""
+
+MAIN_MAX_BYTES: Final = 1_024 * 1_024
+"""Of a main.py that is compiled; a larger one is taken for fine."""
+UNUSABLE: Final = frozenset({"schema_invalid", "schema_outside", "main_invalid"})
+"""Findings with which a program is not offered, or fails each time."""
 
 _WHEN: Final = re.compile(
     r"\b(?:when(?:ever)?|use (?:it|this|for|to|if|after|before|with)|used? (?:for|to)|if (?:the|a|an|you|somebody|someone|asked)|trigger|invoke|for (?:any|all|requests?|questions?|tasks?)|"
@@ -70,6 +77,11 @@ class Verdict:
         return self.reason is None
 
     @property
+    def is_sound(self) -> bool:
+        """It loads, what it brings to run can be used, and nothing is a sign of harm."""
+        return self.loads and not any(one.danger or one.kind in UNUSABLE for one in self.findings)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Kinds of the findings of a skill that loads, each once, sorted."""
         return tuple(sorted({finding.kind for finding in self.findings})) if self.loads else ()
@@ -93,9 +105,9 @@ def lint(places: Sequence[Path], body_max_bytes: int = BODY_MAX_BYTES) -> list[V
     others = _neighbours([skill for _, skill in skills])
     verdicts: list[Verdict] = []
     for _, reading in readings:
-        verdicts += [_broken(fault) for fault in reading.faults]
+        verdicts += [_broken(fault) for fault in reading.faults if fault.kind != NO_PROGRAM]  # that of a skill: below
         if skill := reading.skill:
-            findings = (*inspect(skill, body_max_bytes), *others.get(id(skill), ()))
+            findings = (*inspect(skill, body_max_bytes), *_main(skill), *others.get(id(skill), ()))
             verdicts.append(_fine(skill, findings))
     return verdicts
 
@@ -224,6 +236,22 @@ def _program(skill: Skill) -> Iterator[Finding]:
             yield Finding("no_examples", "a program without examples/ can't be tested: input and expected output", MAIN)
         if "returns" not in skill.head.fields:
             yield Finding("returns_missing", "the model is not told what comes back: set `returns`")
+
+
+def _main(skill: Skill) -> Iterator[Finding]:
+    """What Python says of a program's text. It is compiled and never run; for its author, on the author's machine."""
+    if not skill.files.keys() >= PROGRAM or skill.files[MAIN].size_bytes > MAIN_MAX_BYTES:
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(contents.read(skill, MAIN), MAIN, "exec", dont_inherit=True)
+    except Changed:
+        return  # `scan` says so
+    except SyntaxError as error:
+        yield Finding("main_invalid", f"is no Python: {one_line(error.msg)[:200]}", MAIN, error.lineno or 1)
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        yield Finding("main_invalid", f"is no Python: {one_line(str(error))[:200] or 'nested too deep'}", MAIN)
 
 
 def _neighbours(skills: Sequence[Skill]) -> dict[int, list[Finding]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -115,12 +115,12 @@ def act(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[Ou
 # ---- what `skills list` and `skills show` ask with --channel ----
 
 
-def here(loaded: Loaded, channel: str) -> Here:
-    """What holds in a channel now."""
+def here(loaded: Loaded, channel: str) -> tuple[Here, Collection[str]]:
+    """What holds in a channel now, and the hashes of bundles that wait there with signs of harm."""
 
-    async def work(there: Open) -> Here:
+    async def work(there: Open) -> tuple[Here, Collection[str]]:
         found, _ = await there.acts.may("skill list")
-        return found
+        return found, await there.acts.harmful(found)
 
     return do(loaded, channel, work)
 

@@ -24,7 +24,7 @@ from config.settings import environment
 from gateway.access import Here
 from gateway.cli import ENGLISH, Stop, channel_option, examples, pass_loaded, pass_readable
 from gateway.columns import padded, widths
-from gateway.skill_table import behind, everything, lay_out, row
+from gateway.skill_table import behind, count, everything, lay_out, row
 from skills import contents, document, lint, visible
 from skills.contents import Changed
 from skills.findings import Finding
@@ -94,18 +94,14 @@ def list_(loaded: Loaded, width: int | None, profile_name: str, channel: str | N
     folders on this machine hold.
     """
     columns = width or shutil.get_terminal_size((WIDE, 24)).columns
-    here: Here = _in_force().here(loaded, channel) if channel else _under(loaded, profile_name)
-    rows = [row(here, one, ENGLISH) for one in everything(here, unlisted=True)]
+    here, harmful = _in_force().here(loaded, channel) if channel else (_under(loaded, profile_name), ())
+    rows = [row(here, one, ENGLISH, harmful) for one in everything(here, unlisted=True)]
     for piece in lay_out(rows, columns) if rows else ():
         click.echo(piece)
     for line in (*behind(here.library.shadowed, ENGLISH), *here.library.warnings):
         click.echo(line)
     place = f"{here.room} (profile {here.profile.name})" if channel else f"the profile {profile_name}"
-    broken = sum(one.mark == "✗" for one in rows)
-    click.echo(
-        f"{len(here.catalogue.skills)} of {len(rows) - broken} skills in force in {place}"
-        + (f", {broken} broken." if broken else ".")
-    )
+    click.echo(f"In {place}: {count(here, unlisted=True).told(ENGLISH)}.")
 
 
 @skills.command()
@@ -138,7 +134,7 @@ def show(loaded: Loaded, name: str, channel: str | None) -> None:
 def lint_(ctx: click.Context, as_json: bool, paths: tuple[Path, ...]) -> None:
     """Check skills: a skill's folder, its SKILL.md, or a folder of skills. Needs no settings.
 
-    Exit code 1 if one does not load or shows signs of harm; 0 if there is only advice.
+    Exit code 1 if one does not load, brings a program that can't be used, or shows signs of harm; 0 if there is only advice.
     """
     try:
         verdicts = lint.lint(paths)
@@ -155,7 +151,7 @@ def lint_(ctx: click.Context, as_json: bool, paths: tuple[Path, ...]) -> None:
     if not as_json:
         advice = sum(len(verdict.findings) for verdict in verdicts if verdict.loads)
         click.echo(f"{len(verdicts)} skills: {sum(one.loads for one in verdicts)} load, {advice} findings.")
-    if any(not one.loads or any(finding.danger for finding in one.findings) for one in verdicts):
+    if not all(one.is_sound for one in verdicts):
         ctx.exit(1)
 
 

@@ -7,7 +7,7 @@ by whoever answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from gateway.shelf.shelf import LookAlike, NobodyPacks, OtherBundle, Shelf
 from gateway.shelf.snapshot import Snapshot
 from gateway.shelf.standing import standing
 from gateway.shelf.stock import Gone
+from gateway.skill_table import count
 from skills import contents, document, folders, ids, index, lint
 from skills.bundles import BrokenBundle
 from skills.document import BrokenSkill
@@ -199,8 +200,7 @@ class Acts:
         laid_out = await asyncio.to_thread(index.lay_out, here.catalogue, tokens, profile.order, profile.delivery)
         return Reloaded(
             tuple(changes(before.in_force, now.in_force)),
-            len(here.catalogue.skills),
-            len(here.library.skills.keys() | here.waiting.keys()),
+            await asyncio.to_thread(count, here, unlisted=self.looks_after(here)),
             laid_out,
             tokens,
             here.library.faults,
@@ -248,6 +248,21 @@ class Acts:
             one.faults,
             other,
         )
+
+    async def harmful(self, here: Here) -> Collection[str]:
+        """Hashes of the bundles that wait here in which the scan finds signs of harm, or which it can't read."""
+        found = set[str]()
+        for skill in here.waiting.values():
+            known = self.shelf.harmful.get(skill.hash)
+            if known is None:
+                try:
+                    known = any(one.danger for one in await self._findings(skill))
+                except Refusal:
+                    known = True
+                else:
+                    self.shelf.harmful[skill.hash] = known
+            found |= {skill.hash} if known else set()
+        return found
 
     async def refused(self, command: str, thing: str, refusal: Refusal) -> None:
         """Keep in the audit log that somebody wanted this. Who only looked for what is not there leaves no line."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from gateway.shelf.snapshot import Entry, Snapshot, snapshot_of
 from skills import document, ids
-from skills.folders import Fault
+from skills.folders import NO_PROGRAM, Fault
 from skills.library import Found
 
 GONE_S: Final = 10.0
@@ -39,7 +39,7 @@ class Keeping:
 
         Somebody `wished` for what is there: it is taken as it is, but for what can't be read or is being written.
         """
-        now = snapshot_of(found.skills, found.faults, found.warnings)
+        now = _with_programs_that_worked(snapshot_of(found.skills, found.faults, found.warnings), before)
         there = {(one.tier, one.id) for one in now.entries}
         gone = {(one.tier, one.id): one for one in before.entries if (one.tier, one.id) not in there}
         broken = gone.keys() & {(fault.tier, fault.id) for fault in now.faults}
@@ -77,6 +77,23 @@ class Keeping:
             return False
         self.due_s = min(self.due_s, until_s)
         return True
+
+
+def _with_programs_that_worked(now: Snapshot, before: Snapshot) -> Snapshot:
+    """`now`, and in the place of each skill whose program can't be used the version of `before`, where that one's could."""
+    known = {(one.tier, one.id): one for one in before.entries}
+    never = {(one.tier, one.id) for one in before.faults if one.kind == NO_PROGRAM and not one.kept}
+    wanted = {(one.tier, one.id) for one in now.faults if one.kind == NO_PROGRAM} - never
+    kept = {
+        (one.tier, one.id): last
+        for one in now.entries
+        if (one.tier, one.id) in wanted and (last := known.get((one.tier, one.id))) and last.bundle != one.bundle
+    }
+    if not kept:
+        return now
+    entries = tuple(kept.get((one.tier, one.id), one) for one in now.entries)
+    faults = tuple(replace(one, kept=True) if (one.tier, one.id) in kept else one for one in now.faults)
+    return Snapshot(entries, faults, now.warnings)
 
 
 def _fault(found: Found, name: Name, kind: str, reason: str, *, is_kept: bool) -> Fault:

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from gateway.shelf.decisions import Installed, Switch
 from gateway.shelf.standing import Standing
+from gateway.skill_table import Count
 from skills.findings import Finding
 from skills.folders import Fault, Skill
 from skills.index import Index
@@ -79,8 +80,7 @@ class Reloaded:
 
     changes: tuple[Change, ...]
     """Since the reload before this one."""
-    on: int
-    total: int
+    count: Count
     index: Index
     budget_tokens: int
     faults: tuple[Fault, ...]

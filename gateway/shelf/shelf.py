@@ -90,6 +90,8 @@ class Shelf:
     ) -> None:
         """`present`: names of the variables that are set where workers run; None: nobody here knows."""
         self.stock = Stock(store, cache)
+        self.harmful: dict[str, bool] = {}
+        """Whether the scan found signs of harm in a bundle that waited, by its hash: bytes don't change."""
         self._store = store
         self._rule = rule
         self._present = present

@@ -10,7 +10,7 @@ import pytest
 from config.profiles import Profile
 from gateway.access import Here
 from gateway.columns import width
-from gateway.skill_table import HEADINGS, Row, behind, everything, lay_out, row, version_of
+from gateway.skill_table import HEADINGS, Count, Row, behind, count, everything, lay_out, row, version_of
 from skills.folders import Root
 from skills.library import Library, scan
 from tests.skills.test_library import write
@@ -44,6 +44,24 @@ def test_each_skill_has_a_row_and_what_is_not_in_force_says_why(library: Library
     assert found["standup"] == Row("○", "standup", "org", "–", "–", why="not in the profile (team.yaml: skills)")
     assert found["坏例子"] == Row("✗", "坏例子", "org", "–", "–", why="SKILL.md line 1: no closing ---")
     assert [one.mark for one in listed(library)] == ["○", "●", "✗", "●"]
+
+
+def test_what_is_in_force_although_its_files_are_broken_is_one_row_and_counts_as_one(
+    library: Library, tmp_path: Path
+) -> None:
+    (tmp_path / "org/standup/SKILL.md").write_text("---\nname: x\n")
+    folder = write(tmp_path / "org", "runs", description="Runs.")
+    (folder / "main.py").write_text("")
+    (folder / "schema.json").write_text("{")
+    here = here_of(scan([Root("builtin", tmp_path / "builtin"), Root("org", tmp_path / "org")], library), "*")
+    found = [row(here, one, "en") for one in everything(here, unlisted=True)]
+    assert [(one.mark, one.id) for one in found] == [
+        *(("●", id_) for id_ in ("runs", "standup", "web-access")),
+        *(("✗", "坏例子"), ("●", "财务/导出报表")),
+    ]
+    assert "schema.json: no JSON" in found[0].text
+    assert "the version that worked before stays in force" in found[1].text
+    assert count(here, unlisted=True) == Count(4, 4, 1)
 
 
 def test_what_is_behind_another_copy_is_told(library: Library) -> None:

@@ -327,6 +327,18 @@ def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
     assert names(org(tmp_path, second)) == ["b", "c"]
 
 
+def test_a_skill_whose_program_can_not_be_used_is_there_without_it_and_told_once(tmp_path: Path) -> None:
+    folder = write(tmp_path, "report")
+    (folder / "main.py").write_text("def run(params): ...\n")
+    (folder / "schema.json").write_text("{")
+    library = org(tmp_path)
+    assert library.skills["report"].program is None
+    [fault] = library.faults
+    assert "schema.json: no JSON" in str(fault)
+    assert library.beside == {("org", "report"): fault}
+    assert library.warnings == ()
+
+
 def test_a_half_written_folder_keeps_the_last_good_version(tmp_path: Path) -> None:
     folder = write(tmp_path, "report")
     first = org(tmp_path)

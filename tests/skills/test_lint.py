@@ -220,8 +220,39 @@ def test_what_keeps_a_program_from_being_offered_is_told_as_the_log_tells_it(tmp
     folder = program(tmp_path, {}, effect="sometimes")
     [finding] = only(folder).findings
     assert (finding.kind, finding.file, finding.danger) == ("schema_invalid", "schema.json", False)
-    [logged] = scan([Root("org", tmp_path)]).warnings
-    assert finding.text.removeprefix("can't be used: ") in logged
+    library = scan([Root("org", tmp_path)])
+    assert finding.text.removeprefix("can't be used: ") in str(library.faults[0])
+    assert library.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "kind"),
+    [
+        ("schema.json", "{", "schema_invalid"),
+        ("schema.json", '{"properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}}', "schema_outside"),
+        ("main.py", "def run(params:\n", "main_invalid"),
+        ("main.py", "return 1\n", "main_invalid"),
+        ("main.py", "(" * 5_000, "main_invalid"),
+        ("main.py", "x = 1\0", "main_invalid"),
+    ],
+)
+def test_a_program_that_can_not_be_used_is_not_sound(tmp_path: Path, path: str, text: str, kind: str) -> None:
+    folder = program(tmp_path, {})
+    assert only(folder).is_sound
+    (folder / path).write_text(text)
+    verdict = only(folder)
+    assert kind in kinds(folder)
+    assert verdict.loads
+    assert not verdict.is_sound
+
+
+def test_main_is_compiled_and_never_run(tmp_path: Path) -> None:
+    folder = program(tmp_path, {})
+    (folder / "main.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\nx = '\\d'\ndef run(params):\n    return 1\n"
+    )
+    assert only(folder).is_sound
+    assert not (tmp_path / "ran").exists()
 
 
 def test_half_a_program_and_one_without_tests_are_told(tmp_path: Path) -> None:

@@ -113,8 +113,11 @@ def _no_such(name: str, near: str | None, language: str) -> str:
 async def _list(asked: _Asked) -> str:
     here, _ = await asked.acts.may("skill list")
     chat, unlisted = asked.said.outside.capabilities, asked.acts.looks_after(here)
+    harmful = await asked.acts.harmful(here)
     # There can be thousands, and others' turns go on meanwhile.
-    return await asyncio.to_thread(listing.told, here, asked.language, chat, *asked.words, unlisted=unlisted)
+    return await asyncio.to_thread(
+        listing.told, here, asked.language, chat, *asked.words, unlisted=unlisted, harmful=harmful
+    )
 
 
 async def _add(asked: _Asked) -> str:

@@ -159,7 +159,7 @@ def _reloaded(done: Reloaded, language: str) -> str:
     ]
     lines = few(changed, LINES_MAX, language) or [say("skill.reloaded.same", language)]
     figures = {"tokens": f"{done.index.tokens:,}", "budget": f"{done.budget_tokens:,}"}
-    lines.append(say("skill.reloaded.figures", language, on=done.on, total=done.total, **figures))
+    lines.append(say("skill.reloaded.figures", language, count=done.count.told(language), **figures))
     if not done.index.is_whole:
         lines.append(say("skill.reloaded.cut", language, shown=done.index.shown, count=done.index.total))
     lines += few([_fault(one, language) for one in done.faults], LINES_MAX, language)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from html import escape
 from typing import Final
 
@@ -11,19 +11,23 @@ from gateway.markdown import MEASURES, Measure
 from gateway.phrases import say
 from gateway.platforms import Capabilities
 from gateway.quoting import fenced
-from gateway.skill_table import HEADINGS, behind, everything, lay_out, row
+from gateway.skill_table import HEADINGS, behind, count, everything, lay_out, row
 from skills import ids
 
 ROWS_MAX: Final = 300
 """More would be a flood of messages."""
 
 
-def told(here: Here, language: str, chat: Capabilities, word: str = "", *, unlisted: bool) -> str:
-    """Markdown. `unlisted`: with skills that the channel's profile does not list. `word`: only ids that hold it."""
+def told(
+    here: Here, language: str, chat: Capabilities, word: str = "", *, unlisted: bool, harmful: Collection[str] = ()
+) -> str:
+    """Markdown. `unlisted`: with skills that the channel's profile does not list. `word`: only ids that hold it.
+    `harmful`: as for `row`.
+    """
     every = everything(here, unlisted=unlisted)
     fits = ids.fitting([f"*{word}*"]).fullmatch
     found = [one for one in every if fits(ids.key(one.id))]
-    rows = [row(here, one, language) for one in found[:ROWS_MAX]]
+    rows = [row(here, one, language, harmful) for one in found[:ROWS_MAX]]
     headings = ("", *(say(f"skill.list.{name}", language) for name in HEADINGS[1:]))
     pieces = lay_out(rows, chat.columns, headings) if rows else []
     is_table = bool(pieces) and len(pieces) > len(rows)
@@ -31,7 +35,8 @@ def told(here: Here, language: str, chat: Capabilities, word: str = "", *, unlis
     measure = MEASURES[chat.limit_unit]  # of the text as some platforms have to write it
     head, others = (pieces[0], pieces[1:]) if is_table else ("", pieces)
     blocks = [fenced(block) for block in _blocks(head, others, room, lambda text: measure(escape(text)))]
-    last = [say("skill.list.count", language, on=len(here.catalogue.skills), total=len(every), room=f"`{here.room}`")]
+    counted = count(here, unlisted=unlisted).told(language)
+    last = [say("skill.list.count", language, count=counted, room=f"`{here.room}`")]
     if len(rows) < len(found):
         last.append(say("skill.list.cut", language, count=len(found) - len(rows)))
     shown = {one.id for one in rows}

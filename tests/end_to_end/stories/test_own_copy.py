@@ -55,7 +55,7 @@ async def test_a_copy_takes_the_place_of_the_shipped_one_and_goes_again(world: W
     world.write("web-access", text)
     reloaded = await admin.say(ANA, "/skill reload")
     assert re.search(r"web-access\W+org\W.*builtin", reloaded.reply)
-    assert "共 2 个技能，2 个开启" in reloaded.reply
+    assert "共 2 个技能，2 个生效" in reloaded.reply
     assert re.search(r"列表占 \d+ / 4,?000 个 token", reloaded.reply)
     listed = (await admin.say(MAX, "/skill list")).reply
     [row] = rows(listed, "web-access")

@@ -124,7 +124,7 @@ async def test_the_list_of_a_channel_is_what_redis_says(world: World, typed: Typ
     told = await typed("skills", "list", "--width", "100", *HERE)
     assert "standup" not in told, "it lies on this machine, and nobody has published it"
     assert "off in this channel" in told.partition("web-access")[2]
-    assert "1 of 2 skills in force in slack-main/C-DEV (profile default)" in told
+    assert "In slack-main/C-DEV (profile default): 1 of 2 in force." in told
 
 
 async def test_a_reload_needs_a_gateway_and_says_what_it_found(world: World, typed: Typed) -> None:
@@ -139,7 +139,7 @@ async def test_a_reload_needs_a_gateway_and_says_what_it_found(world: World, typ
     told = await typed("skills", "reload")
     packing.cancel()
     assert "standup: org, new" in told
-    assert "3 of 3 skills on" in told
+    assert "3 of 3 in force here" in told
 
 
 async def test_notes_are_decided_on_and_promoted(world: World, typed: Typed) -> None:

@@ -34,7 +34,7 @@ def test_the_list_has_every_skill_and_counts_them(capsys: pytest.CaptureFixture[
     told = capsys.readouterr().out.splitlines()
     assert told[0].split() == ["id", "tier", "trust", "version", "summary"]
     assert [line.split()[1] for line in told[1:5]] == ["broken", "expense-report", "skill-writing", "web-access"]
-    assert told[-1] == "3 of 3 skills in force in the profile default, 1 broken."
+    assert told[-1] == "In the profile default: 3 of 3 in force, 1 broken."
 
 
 @pytest.mark.usefixtures("folder")

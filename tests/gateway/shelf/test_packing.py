@@ -105,6 +105,33 @@ async def test_bundles_are_kept_while_they_are_named_and_a_day_longer(world: Wor
     assert (await bundles(world))[old[0]] == -1, "the first version is named again"
 
 
+async def published(world: World) -> Snapshot:
+    return await world.shelf.stock.snapshot((await world.shelf.look()).number)
+
+
+async def test_a_program_that_breaks_keeps_its_last_version_for_a_packer_that_never_saw_it_too(world: World) -> None:
+    folder = write(world.root, "report", body="FIRST.\n")
+    (folder / "main.py").write_text("def run(params): ...\n")
+    (folder / "schema.json").write_text("{")
+    await world.publish()
+    [first] = [one for one in (await published(world)).entries if one.id == "report"]
+    write(world.root, "report", body="SECOND.\n")
+    await world.publish()
+    [second] = [one for one in (await published(world)).entries if one.id == "report"]
+    assert second != first, "it never worked: what is there now counts, as a text"
+    (folder / "schema.json").write_text("{}")
+    await world.publish()
+    (folder / "schema.json").write_text("{")
+    for _ in range(2):
+        await world.publish()
+        now = await published(world)
+        [kept] = [one for one in now.entries if one.id == "report"]
+        assert kept not in {first, second}
+        assert [one.kept for one in now.faults] == [True]
+        await world.store.redis.delete(f"{world.store.layout.skills_root}:packer")
+        world.packer = world.another_packer("two")
+
+
 async def test_a_half_written_skill_keeps_its_last_version_for_a_packer_that_never_saw_it_too(world: World) -> None:
     folder = write(world.root, "report", body="WORKED.\n")
     await world.publish()
