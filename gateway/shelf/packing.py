@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 0.5
 """Between two looks: a change has two seconds to reach all, and a look at thousands of folders takes a tenth of one."""
 LEASE_MS: Final = 5_000
-RESTS_S: Final = 0.1
+RESTS_S: Final = 0.25
 """A change counts when it has rested this long: half a skill must not be taken for all of it, nor one that is exchanged
 for one that is gone."""
 BUNDLES_EVERY_S: Final = 30.0
@@ -45,11 +45,12 @@ BYTES_AT_ONCE: Final = 1_024 * 1_024
 class Packer:
     """One a process that may pack. `name` is unique among processes."""
 
-    def __init__(self, store: Store, settings: SkillsSettings, name: str) -> None:
+    def __init__(self, store: Store, settings: SkillsSettings, name: str, *, rests_s: float = RESTS_S) -> None:
         self._store = store
         self._settings = settings
         self._roots = roots(settings)
         self._name = name
+        self._rests_s = rests_s
         self._forget()
 
     def _forget(self) -> None:
@@ -113,7 +114,7 @@ class Packer:
         found = await calmly(glance)
         if found is before:
             return found
-        await asyncio.sleep(RESTS_S)
+        await asyncio.sleep(self._rests_s)
         return await calmly(found.rested, before)
 
     async def _bring(self, found: Found, stands: _Stands, *, wished: bool) -> bool:

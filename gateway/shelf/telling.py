@@ -34,8 +34,9 @@ def told(now: Snapshot, known: Known, before: Snapshot | None, known_before: Kno
     figures = summary.figures(library, lay_out(library.catalogue(["*"]), budget_tokens), budget_tokens)
     if before is None:
         return Told(figures, summary.lines(library)[:LINES_MAX], _remarks(library))
-    lines = [str(change) for change in summary.changes(before.in_force, now.in_force)]
-    told_already = set(_remarks(_library(before, known_before)))
+    last = _library(before, known_before)
+    lines = [str(change) for change in summary.changes(last.skills, library.skills)]
+    told_already = set(_remarks(last))
     warnings = [remark for remark in _remarks(library) if remark not in told_already]
     return Told(figures, lines[:LINES_MAX], warnings)
 

@@ -6,11 +6,12 @@ elseif holder == ARGV[1] then
   redis.call('PEXPIRE', P .. 'packer', ARGV[2])
 end
 local meta = redis.call('HMGET', P .. 'meta', 'snapshot', 'hash', 'wanted', 'done')
+local number = math.max(0, whole(meta[1], 0))
 return {
   (not holder or holder == ARGV[1]) and 1 or 0,
-  tonumber(meta[1] or 0),
+  number,
   meta[2] or '',
-  redis.call('TTL', P .. 'snapshot:' .. (meta[1] or '')) == -1 and 1 or 0,
-  tonumber(meta[3] or 0),
-  tonumber(meta[4] or 0),
+  redis.call('TTL', P .. 'snapshot:' .. text(number)) == -1 and 1 or 0,
+  whole(meta[3], 0),
+  whole(meta[4], 0),
 }

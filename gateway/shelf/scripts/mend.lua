@@ -2,6 +2,7 @@
 if redis.call('GET', P .. 'packer') ~= ARGV[1] then
   return 'LOST'
 end
+must_be('hash', P .. 'meta')
 if redis.call('HGET', P .. 'meta', 'snapshot') ~= ARGV[2] then
   return 'BEHIND'
 end

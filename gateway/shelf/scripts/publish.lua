@@ -5,7 +5,7 @@ if redis.call('GET', P .. 'packer') ~= ARGV[1] then
   return { 'LOST', 0 }
 end
 must_be('hash', P .. 'meta', P .. 'refs')
-local before = redis.call('HGET', P .. 'meta', 'snapshot') or '0'
+local before = text(math.max(0, whole(redis.call('HGET', P .. 'meta', 'snapshot'), 0)))
 if before ~= ARGV[2] then
   return { 'BEHIND', 0 }
 end

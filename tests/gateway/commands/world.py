@@ -75,7 +75,7 @@ class World:
         self.loaded: Loaded = load(
             self.folder / "deskmate.yaml", variables={"SECRET": "xoxb-s3cret", "REDIS_URL": "redis://127.0.0.1"}
         )
-        self.packer = Packer(self.store, self.loaded.settings.skills, "packer")
+        self.packer = Packer(self.store, self.loaded.settings.skills, "packer", rests_s=0.02)
         self.shelf = self.another_shelf()
         self.notes = Notes(self.store)
 

@@ -245,6 +245,16 @@ async def test_a_snapshot_that_redis_lost_is_put_again(world: World, loss: str) 
         assert set(await redis.hvals(f"{root}:refs")) == {b"1"}
 
 
+@pytest.mark.parametrize("odd", ["abc", "-1", "1e400", "0", "99"])
+async def test_a_number_of_the_snapshot_that_is_none_is_given_anew(world: World, odd: str) -> None:
+    write(world.root, "report")
+    await world.publish()
+    await world.store.redis.hset(f"{world.store.layout.skills_root}:meta", "snapshot", odd)
+    await world.publish()
+    here = await world.here(shelf=world.another_shelf("two"))
+    assert "report" in [skill.id for skill in here.catalogue.skills]
+
+
 async def test_bundles_that_redis_lost_are_put_again_and_read_by_those_who_missed_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,7 +58,7 @@ class World:
         self.loaded = load(file, variables={})
 
     def another_packer(self, name: str) -> Packer:
-        return Packer(self.store, self.loaded.settings.skills, name)
+        return Packer(self.store, self.loaded.settings.skills, name, rests_s=0.05)
 
     def another_shelf(self, machine: str, *present: str) -> Shelf:
         """Of another process, on a machine of its own."""
