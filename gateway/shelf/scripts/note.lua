@@ -39,7 +39,20 @@ local function described(N, id)
 end
 
 local function has_ended(till)
-  return till ~= '' and tonumber(till) <= now
+  return till ~= '' and whole(till, 0) <= now
+end
+
+-- Before anything of a file's notes is written: all that is written to is what it should be.
+local function must_be_notes(N, skill, file)
+  must_be('stream', P .. 'audit')
+  must_be('hash', N .. 'sizes', N .. 'files:' .. skill)
+  must_be('set', N .. 'ending')
+  must_be('zset', N .. 'waiting', N .. 'kept')
+  must_be('list', N .. 'file:' .. skill .. ':' .. file)
+end
+
+local function must_be_notes_of(N, id)
+  must_be_notes(N, field(N, id, 'skill_key'), field(N, id, 'file_key'))
 end
 
 -- The notes of a file that are read: from the last one that overwrites on, without those that have ended. One that has
@@ -51,7 +64,7 @@ local function standing(N, at)
     local h = redis.call('HMGET', N .. 'note:' .. listed[i], 'until', 'bytes', 'overwrite')
     if not has_ended(h[1]) then
       backwards[#backwards + 1] = listed[i]
-      bytes = bytes + tonumber(h[2])
+      bytes = bytes + whole(h[2], 0)
     end
     if h[3] == '1' then
       break
@@ -112,8 +125,9 @@ end
 -- Those that have ended are forgotten, and the size is exact again.
 local function tidy(N, skill, file, L)
   local at = skill .. ':' .. file
+  local listed = redis.call('LRANGE', N .. 'file:' .. at, 0, -1)
   redis.call('SREM', N .. 'ending', at)
-  for _, id in ipairs(redis.call('LRANGE', N .. 'file:' .. at, 0, -1)) do
+  for _, id in ipairs(listed) do
     local till = field(N, id, 'until')
     if field(N, id, 'state') == 'kept' and has_ended(till) then
       close(N, id, 'expired', L)
@@ -164,7 +178,7 @@ local function no_room(N, skill, file, looks, bytes, overwrite, L)
     end
   end
   local at = skill .. ':' .. file
-  local used = overwrite and 0 or tonumber(redis.call('HGET', N .. 'sizes', at) or 0)
+  local used = overwrite and 0 or whole(redis.call('HGET', N .. 'sizes', at), 0)
   local function is_over()
     return used + bytes > L.file_bytes or redis.call('LLEN', N .. 'file:' .. at) >= L.notes
   end
@@ -188,13 +202,13 @@ local function join(N, id, L)
   redis.call('HSET', N .. 'files:' .. h[1], h[2], h[3])
   redis.call('RPUSH', N .. 'file:' .. at, id)
   if h[5] ~= '1' then
-    redis.call('HINCRBY', N .. 'sizes', at, h[4])
+    redis.call('HSET', N .. 'sizes', at, text(whole(redis.call('HGET', N .. 'sizes', at), 0) + whole(h[4], 0)))
     return
   end
   redis.call('HSET', N .. 'sizes', at, h[4])
   local listed, overwrites = redis.call('LRANGE', N .. 'file:' .. at, 0, -1), 0
   for i = #listed, 1, -1 do
-    overwrites = overwrites + tonumber(field(N, listed[i], 'overwrite'))
+    overwrites = overwrites + (field(N, listed[i], 'overwrite') == '1' and 1 or 0)
     if overwrites == L.overwrites then
       forget_before(N, listed[i], L) -- too long ago to be undone
       break
@@ -209,5 +223,5 @@ local function free_code(N, codes)
       return code
     end
   end
-  return redis.error_reply('no code is free')
+  error('no code is free')
 end

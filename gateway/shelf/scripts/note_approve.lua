@@ -6,6 +6,7 @@ end
 if field(N, id, 'state') ~= 'pending' then
   return {'DECIDED', note(N, id)}
 end
+must_be_notes_of(N, id)
 local h = redis.call('HMGET', N .. 'note:' .. id, 'skill_key', 'file_key', 'looks', 'bytes', 'overwrite', 'seen', 'shown')
 local overwrite, at = h[5] == '1', h[1] .. ':' .. h[2]
 if overwrite and (h[6] ~= replaced_now(N, at) or h[7] == change) then
@@ -13,12 +14,12 @@ if overwrite and (h[6] ~= replaced_now(N, at) or h[7] == change) then
   redis.call('HSET', N .. 'note:' .. id, 'seen', replaced_now(N, at), 'shown', change)
   return with_notes(N, 'CHANGED', id, (standing(N, at)))
 end
-local why = no_room(N, h[1], h[2], h[3], tonumber(h[4]), overwrite, L)
+local why = no_room(N, h[1], h[2], h[3], whole(h[4], 0), overwrite, L)
 if why then
   return why
 end
 local before = described(N, id)
 audit(ARGV[4], before, (string.gsub(before, '^pending', 'kept')))
-redis.call('HSET', N .. 'note:' .. id, 'change', change)
 join(N, id, L)
+redis.call('HSET', N .. 'note:' .. id, 'change', change)
 return {'OK', note(N, id)}

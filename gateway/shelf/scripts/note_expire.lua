@@ -4,6 +4,7 @@ local N, id, L, change = scope_of(ARGV[1]), ARGV[2], cjson.decode(ARGV[3]), ARGV
 if field(N, id, 'change') == change then
   return {'OK', note(N, id)}
 end
+must_be_notes_of(N, id)
 if state_now(N, id, L) ~= 'kept' then
   return {'DECIDED', note(N, id)}
 end

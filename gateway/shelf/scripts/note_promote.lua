@@ -4,11 +4,13 @@ local A = scope_of('all')
 if field(A, id, 'promotion') == change then
   return {'OK', note(A, id)}
 end
+must_be_notes_of(N, id)
 if state_now(N, id, L) ~= 'kept' then
   return {'DECIDED', note(N, id)}
 end
 local h = redis.call('HMGET', N .. 'note:' .. id, 'skill_key', 'file_key', 'looks', 'bytes')
-local why = no_room(A, h[1], h[2], h[3], tonumber(h[4]), false, L)
+must_be_notes(A, h[1], h[2])
+local why = no_room(A, h[1], h[2], h[3], whole(h[4], 0), false, L)
 if why then
   return why
 end

@@ -10,6 +10,7 @@ if redis.call('EXISTS', N .. 'note:' .. id) == 1 then
   return with_notes(N, 'OK', id, replaced) -- this very call is in already
 end
 
+must_be_notes(N, skill, file)
 local _, characters = string.gsub(content, '[^\128-\191]', '')
 if characters > L.characters then
   return {'CHARACTERS', characters}

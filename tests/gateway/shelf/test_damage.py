@@ -37,9 +37,9 @@ async def dumped(world: World, name: str) -> bytes:
 
 
 async def everything(world: World) -> dict[str, bytes]:
-    """All that is stored about skills."""
+    """All that is stored about skills, but for the lease."""
     names = [name.decode() async for name in world.store.redis.scan_iter(key(world, "*"))]
-    return {name: await dumped(world, name) for name in names}
+    return {name: await dumped(world, name) for name in names if name != key(world, "packer")}
 
 
 async def is_on(world: World, shelf: Shelf | None = None) -> bool:

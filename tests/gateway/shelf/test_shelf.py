@@ -13,8 +13,9 @@ import pytest
 from gateway.access import SkillUse, may
 from gateway.conversation.key import ConversationKey
 from gateway.shelf import shelf as shelves
+from gateway.shelf.audit import read
 from gateway.shelf.decisions import ORG, scope_of
-from gateway.shelf.shelf import NobodyPacks, OtherBundle
+from gateway.shelf.shelf import LookAlike, NobodyPacks, OtherBundle
 from gateway.store import Store
 from skills import contents
 from skills.folders import Skill
@@ -287,6 +288,58 @@ async def test_a_change_that_is_made_again_after_a_crash_is_one_change(world: Wo
     await world.shelf.switch(HERE, "report", "off", world.change(turn="t1"))
     assert "report" in await world.names(), "what somebody else decided since is not undone"
     assert [what for _, what in await world.audit()] == ["skill off", "skill on"]
+
+
+async def test_of_two_bundles_that_look_alike_and_come_at_once_the_second_is_refused(world: World) -> None:
+    first, second = world.bundle("modern"), world.bundle("modem")
+    await add(world, first)
+    with pytest.raises(LookAlike, match="modern"):
+        await add(world, second)
+    assert [one.id for one in (await world.here()).own.installed.values()] == ["modern"]
+    await add(world, world.bundle("Modern", body="Newer.\n"))
+    assert [one.id for one in (await world.here()).own.installed.values()] == ["Modern"]
+
+
+async def test_whoever_is_refused_again_and_again_fills_nothing_up_and_pushes_no_change_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelves, "REFUSALS_KEPT", 100)
+    await world.shelf.switch(HERE, "report", "off", world.change())
+    for number in range(600):
+        await world.shelf.audit(world.change(turn=""), "tool refused", f"tool {number}")
+    root = world.store.layout.skills_root
+    assert await world.store.redis.xlen(f"{root}:refused") < 400
+    lines = await read(world.store, most=10_000)
+    assert (lines[0].what, lines[-1].thing) == ("skill off", "tool 599")
+    assert [line.thing for line in await read(world.store, most=2)] == ["tool 598", "tool 599"]
+
+
+async def test_a_reload_that_is_late_takes_no_snapshot_away_and_tells_nothing_twice(world: World) -> None:
+    late = world.change()
+    old = (await world.shelf.look()).number
+    write(world.root, "third")
+    new = await world.publish()
+    before, now = await world.shelf.reloaded(world.change(), new)
+    assert "third" in now.in_force.keys() - before.in_force.keys()
+    before, now = await world.shelf.reloaded(late, old)
+    assert before.in_force.keys() == now.in_force.keys()
+    redis, root = world.store.redis, world.store.layout.skills_root
+    assert await redis.ttl(f"{root}:snapshot:{new}") == -1
+    assert await redis.hget(f"{root}:meta", "told") == str(new).encode()
+    assert await redis.ttl(f"{root}:snapshot:{old}") > 0
+
+
+async def test_what_the_last_reload_told_of_is_kept_until_the_next_one(world: World) -> None:
+    first = (await world.shelf.look()).number
+    await world.shelf.reloaded(world.change(), first)
+    for name in ("third", "fourth"):
+        write(world.root, name)
+        await world.publish()
+    assert await world.store.redis.ttl(f"{world.store.layout.skills_root}:snapshot:{first}") == -1
+    change = world.change(turn="reload")
+    for _ in range(2):
+        before, now = await world.shelf.reloaded(change, first + 2)
+        assert now.in_force.keys() - before.in_force.keys() == {"third", "fourth"}
 
 
 async def test_reload_waits_until_somebody_has_looked(world: World) -> None:
