@@ -48,25 +48,29 @@ class BrokenExample(Exception):
     """Files that make no example. `str()` names them."""
 
 
-def read(skill: Skill) -> list[Example]:
-    """All examples of a skill, in the order of their names. Raises `BrokenExample`."""
+def read(skill: Skill) -> list[Example | BrokenExample]:
+    """All examples of a skill, in the order of their names, and what was meant as one."""
     files = {path.removeprefix(FOLDER) for path in skill.files if path.startswith(FOLDER)}
     names = sorted({path.removesuffix(end) for path in files for end in (INPUT, *EXPECTED) if path.endswith(end)})
     return [_example(skill, name, files) for name in names]
 
 
-async def outcomes(programs: Programs, skill: Skill, grant: Grant) -> list[Outcome]:
-    """Run every example of a program, one after the other. Raises `BrokenExample`."""
-    return [await _outcome(programs, skill, grant, example) for example in read(skill)]
+async def outcomes(programs: Programs, skill: Skill, grant: Grant) -> list[Outcome | BrokenExample]:
+    """Run every example of a program, one after the other; broken ones stand in their places."""
+    found = read(skill)
+    return [one if isinstance(one, BrokenExample) else await _outcome(programs, skill, grant, one) for one in found]
 
 
-def _example(skill: Skill, name: str, files: Collection[str]) -> Example:
+def _example(skill: Skill, name: str, files: Collection[str]) -> Example | BrokenExample:
     ends = [end for end in EXPECTED if name + end in files]
     if name + INPUT not in files or len(ends) != 1:
-        raise BrokenExample(
+        return BrokenExample(
             f"{skill.id}: {FOLDER}{name}: wanted {name}{INPUT} and one of {name}{{{','.join(EXPECTED)}}}"
         )
-    given, expected = (_text(skill, FOLDER + name + end) for end in (INPUT, ends[0]))
+    try:
+        given, expected = (_text(skill, FOLDER + name + end) for end in (INPUT, ends[0]))
+    except BrokenExample as error:
+        return error
     return Example(name, given, expected, is_json=ends[0] == EXPECTED[0])
 
 

@@ -20,15 +20,14 @@ async def run(programs: Programs, chosen: Sequence[Skill], grant: Grant) -> tupl
     """How many passed, how many failed. An example that lacks a file has failed."""
     passed = failed = 0
     for skill in chosen:
-        try:
-            outcomes = await examples.outcomes(programs, skill, grant)
-        except BrokenExample as error:
-            click.echo(f"{click.style('FAIL', fg='red')}  {error}")
-            failed += 1
-            continue
+        outcomes = await examples.outcomes(programs, skill, grant)
         if not outcomes:
             click.echo(f"{click.style('none', fg='yellow')}  {skill.id}: no examples")
         for outcome in outcomes:
+            if isinstance(outcome, BrokenExample):
+                click.echo(f"{click.style('FAIL', fg='red')}  {outcome}")
+                failed += 1
+                continue
             _show(skill, outcome)
             passed += outcome.passed
             failed += not outcome.passed
