@@ -135,9 +135,14 @@ config_option = click.option(
 
 ENGLISH: Final = "en"
 """What the command line speaks, also where it uses phrases of the chat."""
-CHANNEL_HELP: Final = "CONNECTION/CHANNEL, as the last lines of `/skill list` in that channel name it."
+CHANNEL_HELP: Final = "Such as slack-main/C0123: the last lines of `/skill list` in that channel name it."
 channel_option = click.option("--channel", metavar="CONNECTION/CHANNEL", help=CHANNEL_HELP)
 needed_channel_option = click.option("--channel", metavar="CONNECTION/CHANNEL", required=True, help=CHANNEL_HELP)
+
+
+def for_example(*lines: str) -> str:
+    """The last lines of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  deskmate {line}" for line in lines)
 
 
 def given_config() -> Path | None:

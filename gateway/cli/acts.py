@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
@@ -17,12 +19,14 @@ from config.checks import nearest
 from config.loading import Loaded
 from config.rules import rule_of
 from gateway.access import Here
-from gateway.cli import ENGLISH, Stop, channel_option, needed_channel_option, pass_readable
+from gateway.cli import ENGLISH, Stop, channel_option, for_example, needed_channel_option, pass_readable
 from gateway.cli.words import typed
 from gateway.commands.skill import answers
 from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
+from gateway.conversation.rooms import was_written_in
 from gateway.embedded import NoServer, redis_url
+from gateway.platforms import webchat
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.notes import Notes
@@ -81,11 +85,20 @@ async def opened(loaded: Loaded, key: ConversationKey | None) -> AsyncIterator[O
         )
         with reading():
             seconds, microseconds = await store.redis.time()
-        by = By(f"cli {secrets.token_hex(12)}", seconds * 1_000 + microseconds // 1_000, here=here)
+        at_ms = seconds * 1_000 + microseconds // 1_000
+        by = By(f"cli {secrets.token_hex(12)}", at_ms, here=here, operator=_user())
         acts = Acts(shelf, settings.skills, by)
         yield Open(store, acts, NoteActs(acts, Notes(store)))
     finally:
         await store.close()
+
+
+def _user() -> str:
+    """Who types, by this machine's account."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # as in a container that runs as any number
+        return str(os.getuid())
 
 
 def key_of(loaded: Loaded, channel: str) -> ConversationKey:
@@ -96,6 +109,8 @@ def key_of(loaded: Loaded, channel: str) -> ConversationKey:
         close = nearest(connection, there)
         hint = f"did you mean {close}?" if close else f"there are: {', '.join(there)}."
         raise Stop(f"--channel: there is no connection {connection!r}; {hint}")
+    if connection == PAGE[0] and name != webchat.CHANNEL:
+        raise Stop(f"--channel: the chat page has one channel, {PAGE[0]}/{webchat.CHANNEL}; {channel!r} came.")
     try:
         return ConversationKey(connection, name)
     except ValueError:
@@ -109,7 +124,16 @@ def one_place(channel: str | None, everywhere: bool) -> None:
 
 def act(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[Outcome]]) -> None:
     """Do something, and say what came of it: the words of the chat, as they are right in a terminal."""
-    click.echo(typed(answers.told(do(loaded, channel, work), ENGLISH), channel))
+    key = key_of(loaded, channel) if channel else None
+
+    async def acted(there: Open) -> tuple[Outcome, bool | None]:
+        done = await work(there)
+        return done, await was_written_in(there.store, key.channel_id) if key else None
+
+    done, was_seen = do(loaded, channel, acted)
+    if was_seen is False:
+        click.echo(f"Warning: nobody has written in {channel} yet, as far as Redis knows.", err=True)
+    click.echo(typed(answers.told(done, ENGLISH), channel))
 
 
 # ---- what `skills list` and `skills show` ask with --channel ----
@@ -132,72 +156,92 @@ def shown(loaded: Loaded, channel: str, name: str) -> Shown:
 # ---- switches, trust, bundles ----
 
 
-@click.command()
+@click.command(
+    epilog=for_example("skills on web-access --channel slack-main/C0123", "skills on web-access --everywhere")
+)
 @click.argument("name", metavar="ID")
 @channel_option
 @everywhere_option
 @pass_readable
 def on(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None:
-    """Switch a skill on. Off for the whole organisation beats on in a channel."""
+    """Switch a skill on. One of --channel and --everywhere is needed.
+
+    Off for the whole organisation beats on in a channel.
+    """
     one_place(channel, everywhere)
     act(loaded, channel, lambda there: there.acts.switch(name, "on"))
 
 
-@click.command()
+@click.command(
+    epilog=for_example("skills off web-access --channel slack-main/C0123", "skills off web-access --everywhere")
+)
 @click.argument("name", metavar="ID")
 @channel_option
 @everywhere_option
 @pass_readable
 def off(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None:
-    """Switch a skill off. It stays off over restarts, new versions, and when its folder goes and comes back."""
+    """Switch a skill off. One of --channel and --everywhere is needed.
+
+    It stays off over restarts, new versions, and when its folder goes and comes back.
+    """
     one_place(channel, everywhere)
     act(loaded, channel, lambda there: there.acts.switch(name, "off"))
 
 
-@click.command()
+@click.command(
+    epilog=for_example(
+        "skills show checklist --channel slack-main/C0123", "skills trust checklist 3fa91c --channel slack-main/C0123"
+    )
+)
 @click.argument("name", metavar="ID")
 @click.argument("digits", metavar="[DIGITS]", default="")
 @needed_channel_option
 @pass_readable
 def trust(loaded: Loaded, name: str, digits: str, channel: str) -> None:
-    """Trust exactly the bytes of a bundle that was added to a channel. Look at them first: `skills show --channel`.
+    """Trust exactly the bytes of a bundle that was added to a channel.
 
-    With the first digits of the hash it is trusted only if it is that one.
+    Look at them first. With the first digits of the hash, 6 or more, it is trusted only if it is that one.
     """
     act(loaded, channel, lambda there: there.acts.trust(name, digits))
 
 
-@click.command()
+@click.command(
+    epilog=for_example("skills add checklist.zip --channel slack-main/C0123", "skills add checklist.zip --everywhere")
+)
 @click.argument("file", metavar="ZIP", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @channel_option
 @everywhere_option
 @pass_readable
 def add(loaded: Loaded, file: Path, channel: str | None, everywhere: bool) -> None:
-    """Add the skill in a zip: to a channel, where it has to be trusted, or for the whole organisation.
+    """Add the skill in a zip. One of --channel and --everywhere is needed.
 
-    SKILL.md lies at the top of the zip, or in its one folder, whose name is the id then.
+    In a channel it has to be trusted before it is in force; for the whole organisation it is in force at once. SKILL.md
+    lies at the top of the zip, or in its one folder, whose name is the id then.
     """
     one_place(channel, everywhere)
     act(loaded, channel, lambda there: there.acts.add(file.name, file.read_bytes()))
 
 
-@click.command()
+@click.command(epilog=for_example("skills remove checklist --channel slack-main/C0123"))
 @click.argument("name", metavar="ID")
 @channel_option
 @everywhere_option
 @pass_readable
 def remove(loaded: Loaded, name: str, channel: str | None, everywhere: bool) -> None:
-    """Take away a skill that was added. Its switch and its trust are kept."""
+    """Take away a skill that was added. One of --channel and --everywhere is needed.
+
+    Its switch and its trust are kept.
+    """
     one_place(channel, everywhere)
     act(loaded, channel, lambda there: there.acts.remove(name))
 
 
-@click.command()
+@click.command(epilog=for_example("skills reload", "skills reload --channel slack-main/C0123"))
 @channel_option
 @pass_readable
 def reload(loaded: Loaded, channel: str | None) -> None:
-    """Have a running gateway look at the folders of skills, and say what is otherwise than at the last reload.
+    """Have a running gateway look at the folders of skills.
 
-    With --channel, figures and list are those of that channel.
+    Says what is otherwise than at the last reload. With --channel, figures and list are those of that channel.
     """
     act(loaded, channel, lambda there: there.acts.reload())

@@ -9,13 +9,13 @@ from dataclasses import asdict
 import click
 
 from config.loading import Loaded
-from gateway.cli import CHANNEL_HELP, pass_readable
+from gateway.cli import CHANNEL_HELP, for_example, pass_readable
 from gateway.cli.acts import do, key_of
 from gateway.shelf.audit import Line, read, short
 from skills.visible import one_line
 
 
-@click.command()
+@click.command(epilog=for_example("audit --channel slack-main/C0123", "audit -n 500 --json"))
 @click.option("--channel", metavar="CONNECTION/CHANNEL", help=f"Only what was done there. {CHANNEL_HELP}")
 @click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, everything as it was stored.")
@@ -24,7 +24,7 @@ def audit(loaded: Loaded, channel: str | None, lines: int, as_json: bool) -> Non
     """Show who switched, trusted, added, removed or wrote down what, and what was refused, the latest at the end.
 
     A line: when, who, where, what, before → after, and the rule that decided. Lines whose `what` ends in `refused`
-    changed nothing.
+    changed nothing. `operator NAME` is who typed it, by the machine's account.
     """
     key = key_of(loaded, channel) if channel else None
     room = f"{key.connection}/{key.channel}" if key else ""

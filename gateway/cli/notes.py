@@ -1,13 +1,24 @@
-"""`deskmate skills notes`, `approve`, `reject`: what was written back to skills, as an operator decides on it."""
+"""`deskmate skills notes`, `approve`, `reject`: what was written back to skills, as an operator decides on it.
+
+All that is done to notes is below `notes`; what is done to one note is also there without it.
+"""
 
 from __future__ import annotations
 
 import click
 
 from config.loading import Loaded
-from gateway.cli import ENGLISH, channel_option, needed_channel_option, pass_readable
+from gateway.cli import ENGLISH, channel_option, for_example, needed_channel_option, pass_readable
 from gateway.cli.acts import act, do
+from gateway.cli.words import plain
 from gateway.commands.skill import answers
+from gateway.shelf.notes import is_everywhere
+
+
+def known(code: str, channel: str | None) -> None:
+    """Whether it can be told which note is meant: only codes of all channels are without a channel."""
+    if channel is None and not is_everywhere(code):
+        raise click.UsageError(f"{code} is the code of a note in one channel: give --channel CONNECTION/CHANNEL.")
 
 
 @click.command()
@@ -24,15 +35,25 @@ def approve(loaded: Loaded, code: str, channel: str) -> None:
 @needed_channel_option
 @pass_readable
 def reject(loaded: Loaded, code: str, channel: str) -> None:
-    """Refuse a note that waits: nothing of it is kept."""
+    """Refuse a note that waits.
+
+    Nothing of it is kept.
+    """
     act(loaded, channel, lambda there: there.notes.reject(code))
 
 
-@click.group()
+@click.group(
+    epilog=for_example(
+        "skills notes list --channel slack-main/C0123",
+        "skills notes approve KMTR --channel slack-main/C0123",
+        "skills notes expire KMTR 7d --channel slack-main/C0123",
+    )
+)
 def notes() -> None:
-    """What was written back to skills: list, show, revert, expire, promote.
+    """See and decide on what was written back to skills.
 
-    Codes that begin with A are of notes that hold in all channels; for them, --channel can be left out.
+    CODE is what stands before a note in `deskmate skills notes list`, and on the card in the chat. Codes that begin with A
+    are of notes that hold in all channels; for them, --channel can be left out.
     """
 
 
@@ -40,7 +61,10 @@ def notes() -> None:
 @channel_option
 @pass_readable
 def notes_list(loaded: Loaded, channel: str | None) -> None:
-    """List the notes of a channel, those that wait first, and those of all channels."""
+    """List notes, those that wait first.
+
+    Of a channel and of all channels; without --channel only the latter.
+    """
     act(loaded, channel, lambda there: there.notes.list())
 
 
@@ -49,9 +73,9 @@ def notes_list(loaded: Loaded, channel: str | None) -> None:
 @channel_option
 @pass_readable
 def notes_show(loaded: Loaded, code: str, channel: str | None) -> None:
-    """Show the text of a note, hidden characters named."""
-    # As it is: a note may hold what `plain` takes out.
-    click.echo(answers.told(do(loaded, channel, lambda there: there.notes.show(code)), ENGLISH))
+    """Show a note, hidden characters named."""
+    known(code, channel)
+    click.echo(plain(answers.told(do(loaded, channel, lambda there: there.notes.show(code)), ENGLISH)))
 
 
 @notes.command("revert")
@@ -59,7 +83,11 @@ def notes_show(loaded: Loaded, code: str, channel: str | None) -> None:
 @channel_option
 @pass_readable
 def notes_revert(loaded: Loaded, code: str, channel: str | None) -> None:
-    """Take a note back. What it had overwritten is read again."""
+    """Take a note back.
+
+    What it had overwritten is read again.
+    """
+    known(code, channel)
     act(loaded, channel, lambda there: there.notes.revert(code))
 
 
@@ -69,7 +97,11 @@ def notes_revert(loaded: Loaded, code: str, channel: str | None) -> None:
 @channel_option
 @pass_readable
 def notes_expire(loaded: Loaded, code: str, when: str, channel: str | None) -> None:
-    """Let a note end: WHEN is `now`, `never`, a span such as 7d or 12h, or a day such as 2027-01-31."""
+    """Let a note end.
+
+    WHEN is `now`, `never`, a span such as 7d or 12h, or a day such as 2027-01-31.
+    """
+    known(code, channel)
     act(loaded, channel, lambda there: there.notes.expire(code, when))
 
 
@@ -78,5 +110,13 @@ def notes_expire(loaded: Loaded, code: str, when: str, channel: str | None) -> N
 @needed_channel_option
 @pass_readable
 def notes_promote(loaded: Loaded, code: str, channel: str) -> None:
-    """Let a note of a channel hold in all channels, under a new code."""
+    """Let it hold in all channels.
+
+    It gets a new code.
+    """
     act(loaded, channel, lambda there: there.notes.promote(code))
+
+
+notes.add_command(approve)
+notes.add_command(reject)
+revert, expire, promote = notes_revert, notes_expire, notes_promote

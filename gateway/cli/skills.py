@@ -22,7 +22,7 @@ from config.profiles import DEFAULT, Profile
 from config.rules import rule_of
 from config.settings import environment
 from gateway.access import Here
-from gateway.cli import ENGLISH, Stop, channel_option, examples, pass_loaded, pass_readable
+from gateway.cli import ENGLISH, Stop, channel_option, examples, for_example, pass_loaded, pass_readable
 from gateway.columns import padded, widths
 from gateway.skill_table import behind, count, everything, lay_out, row
 from skills import contents, document, lint, visible
@@ -42,6 +42,8 @@ IN_FORCE: Final = {
     **dict.fromkeys(("notes", "approve", "reject"), "gateway.cli.notes"),
 }
 """What is done to skills in force and their notes, in Redis, and the modules that do it."""
+ALSO: Final = dict.fromkeys(("revert", "expire", "promote"), "gateway.cli.notes")
+"""What is told below `notes`, and is there without it too."""
 
 
 _EXAMPLES: Final = """\b
@@ -60,9 +62,10 @@ class _Skills(click.Group):
         return [*super().list_commands(ctx), *IN_FORCE]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in IN_FORCE:
+        module = (IN_FORCE | ALSO).get(cmd_name)
+        if module is None:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(importlib.import_module(IN_FORCE[cmd_name]), cmd_name)
+        command: click.Command = getattr(importlib.import_module(module), cmd_name)
         return command
 
 
@@ -82,13 +85,15 @@ def skills() -> None:
 profile_option = click.option("--profile", "profile_name", default=DEFAULT, show_default=True, help="For whom.")
 
 
-@skills.command("list")
+@skills.command(
+    "list", epilog=for_example("skills list", "skills list --profile team", "skills list --channel slack-main/C0123")
+)
 @click.option("--width", type=click.IntRange(1, 1_000), help="Columns. [default: as the terminal]")
 @profile_option
 @channel_option
 @pass_readable
 def list_(loaded: Loaded, width: int | None, profile_name: str, channel: str | None) -> None:
-    """List all skills: which are in force for a profile, and why the others are not.
+    """List all skills, and why some are not in force.
 
     With --channel, what is in force there now, as Redis has it: switches, trust and added bundles too. Otherwise what the
     folders on this machine hold.
@@ -102,16 +107,18 @@ def list_(loaded: Loaded, width: int | None, profile_name: str, channel: str | N
         click.echo(line)
     place = f"{here.room} (profile {here.profile.name})" if channel else f"the profile {profile_name}"
     click.echo(f"In {place}: {count(here, unlisted=True).told(ENGLISH)}.")
+    if not channel:
+        click.echo("What was switched, trusted or added is seen with --channel CONNECTION/CHANNEL.", err=True)
 
 
-@skills.command()
+@skills.command(epilog=for_example("skills show web-access", "skills show checklist --channel slack-main/C0123"))
 @click.argument("name", metavar="ID")
 @channel_option
 @pass_readable
 def show(loaded: Loaded, name: str, channel: str | None) -> None:
-    """Show the exact text of a skill, hidden characters named, with its files and what lint says about it.
+    """Show a skill's exact text, hidden characters named.
 
-    With --channel the one that holds there now, or a bundle that waits for trust.
+    Beside it its files, and what lint says about them. With --channel the one that holds there now, or a bundle that waits for trust.
     """
     if channel:
         _show_there(loaded, name, channel)
@@ -122,17 +129,19 @@ def show(loaded: Loaded, name: str, channel: str | None) -> None:
     except SkillNotFound as error:
         if fault := next((one for one in library.faults if one.id == name), None):
             raise Stop(f"{name} is broken: {fault}\n\n{_text_of(fault)}".rstrip()) from None
-        raise Stop(str(error)) from None
+        raise Stop(f"{error} What was added is seen with --channel CONNECTION/CHANNEL.") from None
     for line in _shown(skill, loaded.settings.skills.body_max_bytes):
         click.echo(line)
 
 
-@skills.command("lint")
+@skills.command("lint", epilog=for_example("skills lint my-skills", "skills lint --json my-skills/standup"))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a skill, each on a line of its own.")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.pass_context
 def lint_(ctx: click.Context, as_json: bool, paths: tuple[Path, ...]) -> None:
-    """Check skills: a skill's folder, its SKILL.md, or a folder of skills. Needs no settings.
+    """Check skills before anybody uses them.
+
+    PATH is a skill's folder, its SKILL.md, or a folder of skills. No settings are needed.
 
     Exit code 1 if one does not load, brings a program that can't be used, or shows signs of harm; 0 if there is only advice.
     """
@@ -155,17 +164,21 @@ def lint_(ctx: click.Context, as_json: bool, paths: tuple[Path, ...]) -> None:
         ctx.exit(1)
 
 
-@skills.command()
+@skills.command(
+    epilog=for_example("skills probe 'who is blocked today?'", "skills probe --file sentences.txt --profile team")
+)
 @click.argument("text", required=False)
 @click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Sentences, one a line.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a sentence.")
 @profile_option
 @pass_loaded
 def probe(loaded: Loaded, text: str | None, file: Path | None, as_json: bool, profile_name: str) -> None:
-    """See which skills the model would load for a sentence, by asking it.
+    """Ask the model which skills it would load.
 
     A line of the file is `sentence`, or `sentence => id, id` with the skills that are expected, `=> -` for none. Lines
     that begin with # are left out. With expectations, precision and recall are counted over all of them.
+
+    Exit code 0 also where expectations are missed; 1 if the model gives no answer, 2 if there is nothing to ask.
     """
     if (text is None) == (file is None):
         raise click.UsageError("Give either a sentence or --file.")
@@ -181,20 +194,22 @@ def probe(loaded: Loaded, text: str | None, file: Path | None, as_json: bool, pr
         raise Stop(str(error), 2) from None
     except failure as error:
         raise Stop(f"The model gave no answer: {error}") from None
+    if loaded.settings.model.provider == "rehearsal":
+        click.echo("The rehearsal is no model: this tells nothing of what one would load (model.provider).", err=True)
     for result in results:
         click.echo(json.dumps(result.as_json(), ensure_ascii=False) if as_json else str(result))
     if score := probing.score(results):
         click.echo(json.dumps(score.as_json()) if as_json else str(score))
 
 
-@skills.command()
+@skills.command(epilog=for_example("skills test", "skills test daily-report --profile team"))
 @click.argument("name", metavar="[ID]", required=False)
 @click.option("--profile", "profile_name", default=DEFAULT, show_default=True, help="Whose time zone and variables.")
 @pass_loaded
 def test(loaded: Loaded, name: str | None, profile_name: str) -> None:
-    """Run the examples of skills that are programs, and say what came where something else was expected.
+    """Run the examples of skills that are programs.
 
-    Without ID, those of all. Exit code 1 if one fails.
+    Says what came where something else was expected. Without ID, those of all. Exit code 1 if one fails.
     """
     library, profile = _library(loaded), _profile(loaded, profile_name)
     chosen = [_program(library, name)] if name else [one for one in library.skills.values() if one.program]

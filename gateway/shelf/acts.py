@@ -54,6 +54,8 @@ class By:
     at_ms: int
     actor: Actor | None = None
     """None: the operator, on the command line."""
+    operator: str = field(default="", kw_only=True)
+    """Whose account on the machine the operator has."""
     here: Callable[[], Awaitable[Here]] = field(kw_only=True)
     """Where it is to hold, afresh each time: a channel, or the whole organisation (without a `room`)."""
 
@@ -171,7 +173,7 @@ class Acts:
             if installed is None:
                 if one.everywhere:
                     raise Refusal("added_everywhere", id=one.id)
-                raise Refusal("no_bundle", id=one.id, tier=_tier(one))
+                raise Refusal("no_bundle" if here.room else "no_bundle_everywhere", id=one.id, tier=_tier(one))
             try:
                 made = await self.shelf.remove(scope(here), installed, change)
             except OtherBundle:
@@ -306,7 +308,7 @@ class Acts:
 
     def change(self, here: Here, rule: str) -> Change:
         """A change by this person, for the audit log."""
-        who = person_of(here.room, self.by.actor) if self.by.actor else OPERATOR
+        who = person_of(here.room, self.by.actor) if self.by.actor else f"{OPERATOR} {self.by.operator}".strip()
         return Change(self.by.id, who, here.room, here.channel_id, rule, self.by.at_ms)
 
     async def _findings(self, skill: Skill) -> tuple[Finding, ...]:

@@ -7,6 +7,8 @@ anybody can bring about as often as they like, are kept apart from changes: of t
 from __future__ import annotations
 
 import json
+import re
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +19,8 @@ PAGE: Final = 500
 """Lines that are read at a time."""
 REFUSALS_KEPT: Final = 100_000
 """About so many; changes are all kept."""
+_HASH: Final = re.compile(r"\b[0-9a-f]{64}\b")
+_UNTIL: Final = re.compile(r"^until (\d*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class Change:
     id: str
     """The same whenever this very change is asked for again, after a crash or a lost answer."""
     who: str
-    """`connection/id`, as roles name people; `operator`; empty: the model."""
+    """`connection/id`, as roles name people; `operator NAME`; empty: the model."""
     room: str
     """`connection/channel`; empty for the whole organisation."""
     channel_id: str
@@ -72,7 +76,7 @@ class Line:
     at_ms: int
     """By Redis's clock."""
     who: str
-    """`connection/id`, or `operator`; empty: the model."""
+    """`connection/id`, or `operator NAME`; empty: the model."""
     channel: str
     """`connection/channel`; empty for the whole organisation."""
     what: str
@@ -118,11 +122,11 @@ def _line(id_: str, fields: dict[bytes, bytes]) -> Line:
 
 
 def short(stored: str) -> str:
-    """A decision in a word: which way it was switched, or the first digits of a bundle."""
+    """A decision in a word: which way it was switched, or the first digits of a bundle. Times are of this machine."""
     try:
         read = mapping(stored)
     except ValueError:
-        return stored
+        return _HASH.sub(lambda found: found[0][:12], _UNTIL.sub(_when, stored))
     match read:
         case {"to": str(to)}:
             return to
@@ -130,4 +134,8 @@ def short(stored: str) -> str:
             return bundle[:12]
         case {"by": str()}:
             return "yes"
-    return stored
+    return _HASH.sub(lambda found: found[0][:12], stored)
+
+
+def _when(until: re.Match[str]) -> str:
+    return time.strftime("until %Y-%m-%d %H:%M", time.localtime(int(until[1]) / 1_000)) if until[1] else "without end"

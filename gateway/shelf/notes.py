@@ -225,10 +225,14 @@ def _script(name: str) -> Script:
     return script_of("gateway.shelf", "note", name)
 
 
+def is_everywhere(code: str) -> bool:
+    """Whether it is the code of a note that holds in all channels."""
+    return code.strip().upper().startswith("A")
+
+
 def _scope(channel: str, code: str) -> tuple[str, str]:
     """Where a code is to be looked up, and its form: people write it as they like."""
-    code = code.strip().upper()
-    return (EVERYWHERE if code.startswith("A") else channel), code
+    return (EVERYWHERE if is_everywhere(code) else channel), code.strip().upper()
 
 
 def _codes(seed: str) -> tuple[str, ...]:

@@ -63,10 +63,12 @@ async def run(said: Said) -> Done:
     acts = acts_of(said)
     if not name:
         return Done(await _usage(said, acts))
+    name = ALSO.get(name, name)
     sub = SUBS.get(name)
     if sub is None:
-        known = [one for one in SUBS if one.startswith("notes ") == name.startswith("notes ")]
-        return Done(_no_such(name, nearest(name, known), said.language))
+        known = [one for one in (*SUBS, *ALSO) if one.startswith("notes ") == name.startswith("notes ")]
+        near = nearest(name, known)
+        return Done(_no_such(name, ALSO.get(near, near) if near else None, said.language))
     if not sub.least <= len(words) <= sub.most:
         return Done(say("skill.words", said.language, usage=use_of(name, said.language)))
     try:
@@ -167,3 +169,10 @@ SUBS: Final[Mapping[str, _Sub]] = {
     "approve": _Sub(lambda asked: asked.notes.approve(*asked.words), 1, 1),
     "reject": _Sub(lambda asked: asked.notes.reject(*asked.words), 1, 1),
 }
+ALSO: Final[Mapping[str, str]] = {
+    "notes approve": "approve",
+    "notes reject": "reject",
+    "revert": "notes revert",
+    "expire": "notes expire",
+}
+"""Other words for subcommands: what is done to a note goes with and without `notes`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pwd
 import re
 from pathlib import Path
 
@@ -11,6 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import deskmate
+from gateway.conversation.key import key_of
+from gateway.conversation.mailbox import Mailbox
+from gateway.events import Event
+from gateway.shelf.audit import short
 from gateway.store import Layout, Store
 from tests.gateway.commands.world import DEV, MAX, OPS, World, skill_md, zipped
 from tests.skills.test_library import write
@@ -60,6 +66,7 @@ def typed(world: World, redis_url: str) -> Typed:
 
 
 HERE = ("--channel", "slack-main/C-DEV")
+USER = pwd.getpwuid(os.getuid()).pw_name
 
 
 async def test_a_switch_holds_for_one_channel_or_for_all(world: World, typed: Typed) -> None:
@@ -160,6 +167,36 @@ async def test_notes_are_decided_on_and_promoted(world: World, typed: Typed) -> 
     assert await world.notes.read(OPS.channel_id, "web-access", "references/x.md") == ()
 
 
+async def test_a_room_that_nobody_has_written_in_is_told(world: World, typed: Typed) -> None:
+    warning = "nobody has written in slack-main/C-DEV yet"
+    assert warning in await typed("skills", "off", "web-access", *HERE)
+    mailbox = Mailbox(world.store, world.loaded.settings.mailbox)
+    await mailbox.open()
+    thread = key_of("slack-main", "C-DEV", "thread")
+    event = Event(kind="message", conversation=thread, actor=MAX, dedupe_keys=("k",), at_ms=1, text="hello")
+    await mailbox.accept(thread, event.dump(), at_ms=1, dedupe_keys=event.dedupe_keys)
+    assert warning not in await typed("skills", "on", "web-access", *HERE)
+
+
+async def test_what_is_done_to_a_note_goes_with_and_without_the_word(world: World, typed: Typed) -> None:
+    first, second = await world.note("First", DEV), await world.note("Second", DEV)
+    assert "counts from now on" in await typed("skills", "notes", "approve", first, *HERE)
+    assert "was refused" in await typed("skills", "notes", "reject", second, *HERE)
+    assert "has ended" in await typed("skills", "expire", first, "now", *HERE)
+
+
+async def test_times_and_hashes_in_the_audit_log_can_be_read(world: World, typed: Typed) -> None:
+    code = await world.note("First", DEV)
+    await typed("skills", "approve", code, *HERE)
+    await typed("skills", "notes", "expire", code, "2099-01-31", *HERE)
+    await typed("skills", "notes", "expire", code, "never", *HERE)
+    told = (await typed("audit")).splitlines()
+    assert re.search(r"without end → until 2099-01-3\d \d\d:\d\d", told[-2])
+    assert re.search(r"until 2099-01-3\d \d\d:\d\d → without end", told[-1])
+    assert not re.search(r"[0-9a-f]{13}|\d{13}", "\n".join(told))
+    assert short(f"kept {'a' * 64}") == f"kept {'a' * 12}"
+
+
 async def test_the_audit_log_says_who_where_what_before_and_after(world: World, typed: Typed) -> None:
     assert "Nothing is in the audit log" in await typed("audit")
     await world.say("/skill off web-access", key=DEV)
@@ -171,8 +208,8 @@ async def test_the_audit_log_says_who_where_what_before_and_after(world: World, 
     assert [re.split(" {2,}", line)[1:6] for line in lines[:4]] == [
         ["slack-main/U-ANA", "slack-main/C-DEV", "skill off", "web-access", "– → off"],
         ["slack-main/U-MAX", "slack-main/C-DEV", "skill on refused", "web-access", lines[1].rpartition("  ")[2]],
-        ["operator", "slack-main/C-DEV", "skill on", "web-access", "off → on"],
-        ["operator", "everywhere", "skill off", "skill-writing", "– → off"],
+        [f"operator {USER}", "slack-main/C-DEV", "skill on", "web-access", "off → on"],
+        [f"operator {USER}", "everywhere", "skill off", "skill-writing", "– → off"],
     ]
     assert "default.yaml line" in lines[1]
     assert "(the command line)" in lines[2]
@@ -193,6 +230,12 @@ async def test_the_audit_log_says_who_where_what_before_and_after(world: World, 
         (("skills", "off", "web-acces", *HERE), "Perhaps web-access?"),
         (("skills", "trust", "web-access", *HERE), "was not added to this channel"),
         (("skills", "approve", "XXXX", *HERE), "There is no note XXXX"),
+        (("skills", "notes", "show", "XXXX"), "XXXX is the code of a note in one channel: give --channel"),
+        (("skills", "notes", "expire", "XXXX", "now"), "give --channel"),
+        (("skills", "remove", "web-access", "--everywhere"), "was not added for the whole organisation"),
+        (("skills", "off", "web-access", "--channel", "web/nope"), "the chat page has one channel, web/web"),
+        (("skills", "off", "nothing-like-it", *HERE), "deskmate skills list --channel slack-main/C-DEV"),
+        (("skills", "show", "checklist"), "is seen with --channel CONNECTION/CHANNEL"),
     ],
 )
 async def test_what_can_not_be_done_is_told(typed: Typed, words: tuple[str, ...], told: str) -> None:
@@ -209,3 +252,5 @@ async def test_help_teaches_how_a_channel_is_named(typed: Typed) -> None:
     told = await typed("skills", "--help")
     assert "`/skill list`" in told
     assert "deskmate skills trust checklist" in told
+    assert "..." not in told.partition("Commands:")[2].partition("Examples")[0], "a summary is cut"
+    assert "..." not in (await typed("skills", "notes", "--help")).partition("Commands:")[2].partition("Examples")[0]

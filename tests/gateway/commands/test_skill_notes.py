@@ -109,3 +109,15 @@ async def test_a_decision_that_is_run_again_is_the_same(world: World) -> None:
     first = await world.told(f"/skill approve {code}", LI, turn="t")
     assert await world.told(f"/skill approve {code}", LI, turn="t") == first
     assert [one["what"] for one in await world.audit()] == ["note save", "note approve"]
+
+
+async def test_words_for_notes_go_with_and_without_notes_in_front(world: World) -> None:
+    first, second = await world.note("First"), await world.note("Second")
+    assert "counts from now on" in await world.told(f"/skill notes approve {first}", LI)
+    assert "was refused" in await world.told(f"/skill notes reject {second}", LI)
+    assert "`/skill approve CODE`" in await world.told("/skill notes aprove X", LI)
+    assert "has ended" in await world.told(f"/skill expire {first} now")
+    third = await world.note("Third")
+    await world.told(f"/skill approve {third}", LI)
+    assert "was taken back" in await world.told(f"/skill revert {third}")
+    assert "`/skill notes revert CODE`" in await world.told("/skill rever X")
