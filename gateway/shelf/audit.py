@@ -126,7 +126,7 @@ def short(stored: str) -> str:
     try:
         read = mapping(stored)
     except ValueError:
-        return _HASH.sub(lambda found: found[0][:12], _UNTIL.sub(_when, stored))
+        return _HASH.sub(lambda found: found[0][:12], _UNTIL.sub(_until, stored))
     match read:
         case {"to": str(to)}:
             return to
@@ -137,5 +137,5 @@ def short(stored: str) -> str:
     return _HASH.sub(lambda found: found[0][:12], stored)
 
 
-def _when(until: re.Match[str]) -> str:
+def _until(until: re.Match[str]) -> str:
     return time.strftime("until %Y-%m-%d %H:%M", time.localtime(int(until[1]) / 1_000)) if until[1] else "without end"
