@@ -23,6 +23,9 @@ from skills.library import Library, resolve
 logger = logging.getLogger(__name__)
 
 FETCHED_AT_ONCE: Final = 64
+FETCHED_AT_ONCE_BYTES: Final = 8 * 1_024 * 1_024
+"""How many bundles, and how much of them as they are packed, is in memory at a time: more only for one that is larger."""
+SIZES_AT_ONCE: Final = 1_000
 
 
 class Gone(Exception):
@@ -45,6 +48,7 @@ class Stock:
         self._skills: dict[tuple[str, str, str], Skill] = {}
         """By tier, id and bundle."""
         self._reading = asyncio.Lock()
+        self._fetching = asyncio.Lock()
 
     async def library(self, number: int, hash_: str, org: Decisions) -> Library:
         """What the organisation has: the snapshot, and bundles that were added for all. Raises `Unreachable`, `ValueError`."""
@@ -119,7 +123,7 @@ class Stock:
     async def put(self, bundle: str, contents: Mapping[str, Content]) -> None:
         """Keep a bundle, for a day until somebody names it. Raises `Unreachable`."""
         packed = await asyncio.to_thread(bundles.pack, contents)
-        await self._store.run(script_of("gateway.shelf", "put"), self._store.layout.skills_root, bundle, packed)
+        await self._run("put", bundle, packed)
 
     async def snapshot(self, number: int) -> Snapshot:
         """As it was published. Raises `Unreachable`, and `ValueError` for one that is not kept any more."""
@@ -135,16 +139,32 @@ class Stock:
         """The skills of these entries; those that are new are read from Redis."""
         known, new = await calmly(self._held, entries)
         faults: list[Fault] = []
-        for at in range(0, len(new), FETCHED_AT_ONCE):
-            some = new[at : at + FETCHED_AT_ONCE]
-            fetched = await self._fetch([one.bundle for one in some])
-            for entry, made in zip(some, await calmly(self._made, some, fetched), strict=True):
+        for some in await self._portions(new):
+            async with self._fetching:
+                fetched = await self._fetch([one.bundle for one in some])
+                read = await calmly(self._made, some, fetched)
+                del fetched
+            for entry, made in zip(some, read, strict=True):
                 if isinstance(made, Skill):
                     known[_name(entry)] = made
                 else:
                     faults.append(made)
                     log(logger, "skill can't be used", level=logging.WARNING, id=entry.id, reason=str(made))
         return known, faults
+
+    async def _portions(self, entries: Sequence[Entry]) -> list[list[Entry]]:
+        """Those whose bundles may be in memory at a time."""
+        portions: list[list[Entry]] = []
+        left_bytes = 0
+        for at in range(0, len(entries), SIZES_AT_ONCE):
+            some = entries[at : at + SIZES_AT_ONCE]
+            for entry, size in zip(some, await self._run("sizes", *(one.bundle for one in some)), strict=True):
+                if not portions or size > left_bytes or len(portions[-1]) == FETCHED_AT_ONCE:
+                    portions.append([])
+                    left_bytes = FETCHED_AT_ONCE_BYTES
+                portions[-1].append(entry)
+                left_bytes -= size
+        return portions
 
     def _held(self, entries: Sequence[Entry]) -> tuple[dict[tuple[str, str, str], Skill], list[Entry]]:
         """The skills that we have already, and the entries of the others."""
@@ -179,6 +199,9 @@ class Stock:
         with reading():
             found: list[Any] = await self._store.redis.mget([f"{root}:bundle:{one}" for one in wanted])
         return found
+
+    async def _run(self, name: str, *arguments: str | bytes) -> Any:
+        return await self._store.run(script_of("gateway.shelf", name), self._store.layout.skills_root, *arguments)
 
 
 def _name(entry: Entry) -> tuple[str, str, str]:
