@@ -21,7 +21,7 @@ from gateway.shelf import naming
 from gateway.shelf.audit import Change, Made
 from gateway.shelf.decisions import ORG, Decisions, Installed, Switch, scope_of
 from gateway.shelf.naming import Meant, Several, Unknown
-from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Switched, Trusted
+from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Since, Switched, Trusted
 from gateway.shelf.shelf import LookAlike, NobodyPacks, OtherBundle, Shelf
 from gateway.shelf.snapshot import Snapshot
 from gateway.shelf.standing import standing
@@ -29,6 +29,7 @@ from gateway.shelf.stock import Gone
 from gateway.skill_table import count
 from skills import contents, document, folders, ids, index, lint
 from skills.bundles import BrokenBundle
+from skills.differences import between
 from skills.document import BrokenSkill
 from skills.findings import Finding
 from skills.folders import Skill
@@ -248,8 +249,20 @@ class Acts:
             known,
             () if other else behind,
             one.faults,
+            await self._since(here, skill) if skill is one.waiting and known == document.NAME else None,
             other,
         )
+
+    async def _since(self, here: Here, skill: Skill) -> Since | None:
+        last = here.own.trusted_last(skill.id)
+        if last is None:
+            return None
+        try:
+            old = await self.shelf.stock.bundle(last)
+            new = await asyncio.to_thread(contents.whole, skill)
+        except (Gone, BrokenBundle, contents.Changed):
+            return Since(last, None)
+        return Since(last, await asyncio.to_thread(between, old, new))
 
     async def harmful(self, here: Here) -> Collection[str]:
         """Hashes of the bundles that wait here in which the scan finds signs of harm, or which it can't read."""

@@ -60,8 +60,8 @@ class Decisions:
     """By skeleton of the id; what is not in it was never switched."""
     installed: Mapping[str, Installed] = field(default_factory=dict)
     """By skeleton of the id."""
-    trusted: frozenset[tuple[str, str]] = frozenset()
-    """Skeleton of the id, and hash of the bundle, byte for byte."""
+    trusted: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By skeleton of the id and hash of the bundle, byte for byte: when somebody said so, in ms."""
     shown: Mapping[str, str] = field(default_factory=dict)
     """By skeleton of the id: the hash of the bundle that `/skill show` gave last, while it waited for trust."""
 
@@ -75,7 +75,7 @@ class Decisions:
             raise ValueError(f"decisions without a revision; their field rev may be any number but {NO_REVISION}")
         switches: dict[str, Switch] = {}
         installed: dict[str, Installed] = {}
-        trusted: set[tuple[str, str]] = set()
+        trusted: dict[tuple[str, str], int] = {}
         shown: dict[str, str] = {}
         for name, value in stored.items():
             kind, _, rest = name.partition(":")
@@ -86,14 +86,14 @@ class Decisions:
                     installed[rest] = Installed.read(value)
                 case "t":
                     skeleton, _, bundle = rest.rpartition(":")
-                    trusted.add((skeleton, bundle))
+                    trusted[skeleton, bundle] = _when(value)
                 case "l":
                     shown[rest] = str(mapping(value).get("bundle"))
                 case "rev":
                     pass
                 case _:
                     raise ValueError(f"a decision of an unknown kind: {name!r}")
-        return cls(revision, switches, installed, frozenset(trusted), shown)
+        return cls(revision, switches, installed, trusted, shown)
 
     def is_before(self, other: Decisions) -> bool:
         """Whether these were stored earlier, as far as revisions tell."""
@@ -107,6 +107,12 @@ class Decisions:
         """The hash of other bytes that were shown last and nobody has trusted since: whoever says `trust` means those."""
         shown = self.shown.get(ids.skeleton(skill_id))
         return shown if shown and shown != bundle and not self.trusts(skill_id, shown) else None
+
+    def trusted_last(self, skill_id: str) -> str | None:
+        """The hash of the bundle of this id that somebody trusted last, whether or not it is still there."""
+        skeleton = ids.skeleton(skill_id)
+        found = [(at_ms, bundle) for (name, bundle), at_ms in self.trusted.items() if name == skeleton]
+        return max(found)[1] if found else None
 
     def trusts(self, skill_id: str, bundle: str) -> bool:
         return (ids.skeleton(skill_id), bundle) in self.trusted
@@ -131,6 +137,13 @@ def shown_field(skill_id: str) -> str:
 def written(by: str, at_ms: int, **more: str) -> str:
     """A decision as it is stored."""
     return json.dumps({**more, "by": by, "at": at_ms}, ensure_ascii=False)
+
+
+def _when(value: str) -> int:
+    match mapping(value):
+        case {"at": int(at_ms)}:
+            return at_ms
+    raise ValueError(f"nobody's trust: {value[:200]!r}")
 
 
 def _switch(value: str) -> Switch:

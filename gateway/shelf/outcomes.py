@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from gateway.shelf.decisions import Installed, Switch
 from gateway.shelf.standing import Standing
 from gateway.skill_table import Count
+from skills.differences import Difference
 from skills.findings import Finding
 from skills.folders import Fault, Skill
 from skills.index import Index
@@ -88,6 +89,13 @@ class Reloaded:
 
 
 @dataclass(frozen=True, slots=True)
+class Since:
+    hash: str
+    difference: Difference | None
+    """None: that bundle is not kept any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
     room: str
     skill: Skill
@@ -101,6 +109,8 @@ class Shown:
     behind: tuple[Skill, ...] = ()
     faults: tuple[Fault, ...] = ()
     """Why a newer version of it is not in force."""
+    since: Since | None = None
+    """What is otherwise than in the bundle of its id that was trusted here last."""
     other: Skill | None = None
     """The other one of this id: what is in force while this bundle waits."""
 

@@ -120,6 +120,13 @@ class Stock:
     def _lay_out(self, bundle: str, raw: bytes) -> None:
         self._cache.lay_out(bundle, bundles.unpack(raw))
 
+    async def bundle(self, bundle: str) -> Mapping[str, Content]:
+        """What its files hold, while Redis has it. Raises `Gone`, `BrokenBundle`, `Unreachable`."""
+        raw = (await self._fetch([bundle]))[0]
+        if raw is None:
+            raise Gone(f"{bundle[:8]} is not in Redis any more")
+        return await asyncio.to_thread(bundles.unpack, raw)
+
     async def put(self, bundle: str, contents: Mapping[str, Content]) -> None:
         """Keep a bundle, for a day until somebody names it. Raises `Unreachable`."""
         packed = await asyncio.to_thread(bundles.pack, contents)

@@ -20,6 +20,7 @@ from gateway.shelf.outcomes import (
     Reloaded,
     Removed,
     Shown,
+    Since,
     Switched,
     Trusted,
 )
@@ -33,6 +34,9 @@ from skills.visible import visible
 LINES_MAX: Final = 20
 """Of changes, faults or warnings; more are counted."""
 FINDINGS_MAX: Final = 30
+SINCE_MAX: Final = 60
+"""Lines of a difference that are shown, and `SINCE_MAX_WIDTH` characters of each: the whole text stands below it."""
+SINCE_MAX_WIDTH: Final = 400
 SIGNS_MAX: Final = 5
 """Of harm, where something else is told first."""
 TEXT_MAX: Final = 200_000
@@ -192,9 +196,25 @@ def _shown(done: Shown, language: str) -> str:
         else [say("skill.show.no_findings", language)]
     )
     parts = ["\n".join(f"- {one}" for one in facts), f"`{done.path}`", fenced(_text(done, language))]
+    if done.since:
+        parts[1:1] = _since(done.since, language)
     if done.waits:
         parts.append(say("skill.show.trust", language, trust=_trust(skill.id, skill.hash), room=quoted(done.room)))
     return "\n\n".join(parts)
+
+
+def _since(since: Since, language: str) -> list[str]:
+    """What an approver has to look at, who looked at all the rest before."""
+    hash_, found = since.hash[:DIGITS], since.difference
+    if found is None:
+        return [say("skill.since.lost", language, hash=hash_)]
+    lines = [say("skill.since", language, hash=hash_)]
+    for kind, paths in (("new", found.new), ("gone", found.gone), ("changed", found.changed)):
+        if paths:
+            named = ", ".join(few(map(quoted, paths), LINES_MAX, language))
+            lines.append("- " + say(f"skill.since.{kind}", language, files=named))
+    block = "\n".join(few([line[:SINCE_MAX_WIDTH] for line in found.lines], SINCE_MAX, language))
+    return ["\n".join(lines), *([fenced(block)] if block else [])]
 
 
 def _text(done: Shown, language: str) -> str:

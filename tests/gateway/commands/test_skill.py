@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +50,7 @@ CHECKLIST = {
 }
 
 
-async def add(world: World, files: dict[str, str] = CHECKLIST, **more: object) -> str:
+async def add(world: World, files: Mapping[str, str | bytes] = CHECKLIST, **more: object) -> str:
     return await world.told("/skill add", key=DEV, files={"pr-checklist.zip": zipped(files)}, **more)  # type: ignore[arg-type]
 
 
@@ -60,7 +60,7 @@ async def add(world: World, files: dict[str, str] = CHECKLIST, **more: object) -
 async def test_off_holds_for_this_channel_and_stays(world: World) -> None:
     told = await world.told("/skill off web-access")
     assert "`slack-main/C-OPS`" in told
-    assert "no other channel" in told
+    assert "other channels are not changed" in told
     assert await world.ids(OPS) == ["skill-writing"]
     assert await world.ids(DEV) == ["skill-writing", "web-access"]
     assert "is on" in await world.told("/skill on WEB-ACCESS")
@@ -354,6 +354,27 @@ async def test_the_list_marks_signs_of_harm_and_programs_of_what_waits(world: Wo
     await world.say("/skill trust bad", LI, DEV)
     told = await reload(world, key=DEV)
     assert "3 of 4 in force here" in told
+
+
+async def test_who_looks_again_is_shown_what_is_otherwise_than_what_was_trusted(world: World) -> None:
+    await add(world, {**CHECKLIST, "references/old.md": "x"})
+    assert "trusted here last" not in await world.told("/skill show pr-checklist", LI, DEV)
+    await world.say("/skill trust pr-checklist", LI, DEV)
+    second: dict[str, str | bytes] = {
+        "references/examples.md": "one\ntwo\u202e\n",
+        "references/new.md": "x",
+        "assets/x.bin": b"\0",
+    }
+    await add(world, {**CHECKLIST, **second})
+    shown = await world.told("/skill show pr-checklist", LI, DEV)
+    told = shown.partition("trusted here last")[2].partition("```\n")
+    assert "- new: `assets/x.bin`, `references/new.md`\n- gone: `references/old.md`" in told[0]
+    assert "- changed: `references/examples.md`" in told[0]
+    assert "references/examples.md\n  one\n+ two<U+202E>\n" in told[2]
+    here = await world.shelf.here(DEV, world.loaded)
+    last = here.own.trusted_last("pr-checklist")
+    await world.store.redis.delete(f"{world.store.layout.skills_root}:bundle:{last}")
+    assert "not kept any more" in await world.told("/skill show pr-checklist", LI, DEV)
 
 
 # ---- reload ----
