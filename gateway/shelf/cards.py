@@ -26,8 +26,7 @@ def card(note: Note, replaces: Sequence[Note], language: str) -> str:
         "note.asks" if waits else "note.saved",
         language,
         code=note.code,
-        name=quoted(note.by_name or note.by, NAME_MAX),
-        who=quoted(note.by, NAME_MAX),
+        who=_who(note),
         place=quoted(note.source, NAME_MAX),
         skill=quoted(note.skill, NAME_MAX),
         file=quoted(note.file, NAME_MAX),
@@ -36,6 +35,13 @@ def card(note: Note, replaces: Sequence[Note], language: str) -> str:
     end = say("note.decide" if waits else "note.undo", language, code=note.code)
     difference = _difference("\n".join(one.text.strip("\n") for one in replaces), note.text, language)
     return "\n".join([lead, *rule, "", "```diff", *difference, "```", "", end])
+
+
+def _who(note: Note) -> str:
+    """By name and id; where the name is the id, once."""
+    who = quoted(note.by, NAME_MAX)
+    is_named = note.by_name not in {"", note.by, note.by.partition("/")[2]}
+    return f"{quoted(note.by_name, NAME_MAX)} ({who})" if is_named else who
 
 
 def _difference(old: str, new: str, language: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,8 +17,8 @@ from gateway.shelf.outcomes import Listed, Noted, NotedAs, Refusal
 from skills.notes import Note
 
 LISTED_MAX: Final = 40
-_SPAN: Final = re.compile(r"(\d{1,4})\s*([mhdw])")
-_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SPAN: Final = re.compile(r"(\d{1,4})([hd])")
+_UNITS: Final = {"h": "hours", "d": "days"}
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -32,11 +33,12 @@ class NoteActs:
         here, _ = await self.acts.may("skill notes list")
         everywhere = await self.notes.list(EVERYWHERE, "kept", most=LISTED_MAX)
         if not here.room:
-            return Listed((), (), everywhere)
+            return Listed((), (), everywhere, here.profile.timezone)
         waiting = await self.notes.list(here.channel_id, "waiting", most=LISTED_MAX)
-        return Listed(waiting, await self.notes.list(here.channel_id, "kept", most=LISTED_MAX), everywhere)
+        kept = await self.notes.list(here.channel_id, "kept", most=LISTED_MAX)
+        return Listed(waiting, kept, everywhere, here.profile.timezone)
 
-    async def show(self, code: str) -> Note:
+    async def show(self, code: str) -> Noted:
         """Until a note counts, nobody reads it but who may decide on it, or look after skills."""
         here, _ = await self.acts.may("skill notes show")
         try:
@@ -45,7 +47,7 @@ class NoteActs:
             raise Refusal("no_note", code=code) from None
         if note.state == "pending" and not self.acts.looks_after(here):
             raise Refusal("note_waits", code=note.code)
-        return note
+        return Noted("shown", note, here.profile.timezone)
 
     async def approve(self, code: str) -> Noted:
         """It counts from now on. Raises `Refusal` of the kind `note_changed` with what it would replace now."""
@@ -60,7 +62,9 @@ class NoteActs:
         )
 
     async def expire(self, code: str, when: str) -> Noted:
-        """`when`: `now`, `never`, a span such as `7d`, or a day, at whose begin it ends in the channel's time zone."""
+        """`when`: `now`, `never`, hours or days such as `12h` and `7d`, or a day, at whose begin it ends in the channel's
+        time zone.
+        """
         return await self._change(
             "skill notes expire",
             code,
@@ -95,16 +99,18 @@ class NoteActs:
 
 
 def until(when: str, now_ms: int, timezone: str) -> int | None:
-    """The time that words mean, in ms; None: never. Raises `Refusal`."""
+    """The time that words mean, in ms; None: never. Raises `Refusal`, also for what is past: that may be a slip."""
     text = when.strip().lower()
     if text in {"now", "never"}:
         return now_ms if text == "now" else None
-    zone = ZoneInfo(timezone)
+    at_ms: int | None = None
     if span := _SPAN.fullmatch(text):
-        return now_ms + int(timedelta(**{_UNITS[span[2]]: int(span[1])}).total_seconds() * 1_000)
-    if _DAY.fullmatch(text):
-        try:
-            return int(datetime.fromisoformat(text).replace(tzinfo=zone).timestamp() * 1_000)
-        except ValueError:
-            pass
-    raise Refusal("when", when=when)
+        at_ms = now_ms + int(timedelta(**{_UNITS[span[2]]: int(span[1])}).total_seconds() * 1_000)
+    elif _DAY.fullmatch(text):
+        with suppress(ValueError):  # there is no such day
+            at_ms = int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(timezone)).timestamp() * 1_000)
+    if at_ms is None:
+        raise Refusal("when", when=when)
+    if at_ms <= now_ms:
+        raise Refusal("when_past", when=when)
+    return at_ms

@@ -127,14 +127,16 @@ class Listed:
     waiting: tuple[Note, ...]
     kept: tuple[Note, ...]
     everywhere: tuple[Note, ...]
+    timezone: str
+    """In which their ends are told."""
 
 
-NotedAs = Literal["approved", "rejected", "reverted", "ends", "promoted"]
+NotedAs = Literal["shown", "approved", "rejected", "reverted", "ends", "promoted"]
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What became of a note."""
+    """A note, and what became of it."""
 
     what: NotedAs
     note: Note
@@ -142,4 +144,4 @@ class Noted:
     """In which its end is told."""
 
 
-Outcome = Switched | Trusted | Added | Removed | Reloaded | Shown | Listed | Noted | Note
+Outcome = Switched | Trusted | Added | Removed | Reloaded | Shown | Listed | Noted

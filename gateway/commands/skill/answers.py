@@ -62,8 +62,6 @@ def told(done: Outcome, language: str) -> str:
             return _listed(done, language)
         case Noted():
             return _noted(done, language)
-        case Note():
-            return _note_shown(done, language)
 
 
 def refused(refusal: Refusal, language: str) -> str:
@@ -71,6 +69,9 @@ def refused(refusal: Refusal, language: str) -> str:
     if refusal.kind == "note_changed":
         told = say("skill.no.note_changed", language, code=quoted(values["code"]))
         return f"{told}\n\n{card(values['note'], values['replaces'], language)}"
+    if refusal.kind == "note_decided":
+        state = say(f"skill.state.{values['state']}", language)
+        return say("skill.no.note_decided", language, code=quoted(values["code"]), state=state)
     return say(f"skill.no.{refusal.kind}", language, **{name: _said(one) for name, one in values.items()})
 
 
@@ -246,32 +247,39 @@ def _listed(listed: Listed, language: str) -> str:
     parts = []
     for name, notes in (("waiting", listed.waiting), ("kept", listed.kept), ("everywhere", listed.everywhere)):
         if notes:
-            lines = [f"- {_note(one, language)}" for one in notes]
+            lines = [f"- {_note(one, listed.timezone, language)}" for one in notes]
             parts.append("\n".join([say(f"skill.notes.{name}", language), *lines]))
     return "\n\n".join(parts) or say("skill.notes.none", language)
 
 
-def _note_shown(note: Note, language: str) -> str:
-    text = visible(note.text).strip("\n")
-    return "\n\n".join([_note(note, language), *([fenced(text)] if text else [])])
+def _note_shown(done: Noted, language: str) -> str:
+    text = visible(done.note.text).strip("\n")
+    return "\n\n".join([_note(done.note, done.timezone, language), *([fenced(text)] if text else [])])
 
 
 def _noted(done: Noted, language: str) -> str:
     """Names who wrote it, so that they see what became of it."""
     note, what = done.note, done.what
+    if what == "shown":
+        return _note_shown(done, language)
     if what != "ends":
         return say(f"skill.note.{what}", language, **_about(note), who=quoted(note.by_name or note.by))
     if note.state != "kept":
         return say("skill.note.ended", language, **_about(note))
     if note.until_ms is None:
         return say("skill.note.never", language, **_about(note))
-    at = datetime.fromtimestamp(note.until_ms / 1_000, ZoneInfo(done.timezone))
-    return say("skill.note.ends", language, **_about(note), at=f"{at:%Y-%m-%d %H:%M} {done.timezone}")
+    return say("skill.note.ends", language, **_about(note), at=_end(note.until_ms, done.timezone))
 
 
-def _note(note: Note, language: str) -> str:
+def _note(note: Note, timezone: str, language: str) -> str:
     state = say(f"skill.state.{note.state}", language)
+    if note.state == "kept" and note.until_ms is not None:
+        state = say("skill.state.until", language, at=_end(note.until_ms, timezone))
     return say("skill.note", language, **_about(note), who=quoted(signed(note)), state=state)
+
+
+def _end(at_ms: int, timezone: str) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1_000, ZoneInfo(timezone)):%Y-%m-%d %H:%M} {timezone}"
 
 
 def _about(note: Note) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.shelf.audit import Change
 from gateway.shelf.note_acts import until
 from gateway.shelf.outcomes import Refusal
 from tests.gateway.commands.world import ANA, DEV, LI, MAX, NOW_MS, OPS, World
@@ -34,7 +35,7 @@ async def test_of_a_rejected_note_nothing_is_left_and_who_wrote_it_is_told(world
     assert "refused" in done.text
     assert not done.is_private
     assert await read(world) == []
-    assert "its state is `rejected`" in await world.told(f"/skill approve {code}", LI)
+    assert ": refused." in await world.told(f"/skill approve {code}", LI)
 
 
 async def test_a_reverted_note_is_read_no_more(world: World) -> None:
@@ -61,17 +62,35 @@ async def test_a_note_is_given_an_end(world: World, when: str, told: str) -> Non
 
 @pytest.mark.parametrize(
     ("when", "milliseconds"),
-    [("now", 0), ("90m", 5_400_000), ("12H", 43_200_000), ("7d", 604_800_000), ("2 w", 1_209_600_000)],
+    [("now", 0), ("1h", 3_600_000), ("12H", 43_200_000), ("7d", 604_800_000)],
 )
 def test_a_span_is_counted_from_now(when: str, milliseconds: int) -> None:
     assert until(when, NOW_MS, "Asia/Shanghai") == NOW_MS + milliseconds
 
 
-@pytest.mark.parametrize("when", ["tomorrow", "7", "-7d", "99999d", "2099-2-3", "1e9d", ""])
+@pytest.mark.parametrize(
+    "when", ["tomorrow", "7", "-7d", "99999d", "2099-2-3", "1e9d", "", "1m", "2w", "7 d", "2024-02-30"]
+)
 def test_what_is_no_time_is_refused(when: str) -> None:
     with pytest.raises(Refusal) as caught:
         until(when, NOW_MS, "Asia/Shanghai")
     assert caught.value.kind == "when"
+
+
+@pytest.mark.parametrize("when", ["0h", "0d", "2023-11-14", "2001-01-01"])
+async def test_an_end_that_is_past_may_be_a_slip_and_is_refused(world: World, when: str) -> None:
+    code = await world.note("Click first.", ask=False)
+    assert "is past already" in await world.told(f"/skill notes expire {code} {when}")
+    assert await read(world) == ["Click first."]
+
+
+async def test_when_a_note_ends_is_told_wherever_it_is_named(world: World) -> None:
+    code = await world.note("Click first.", ask=False)
+    await world.say(f"/skill notes expire {code} 2099-01-31")
+    for command in ("notes", f"notes show {code}"):
+        assert "counts until 2099-01-31 00:00 Asia/Shanghai" in await world.told(f"/skill {command}", MAX)
+    await world.notes.expire(Change("x", "", "", OPS.channel_id, ""), code, 1)
+    assert "has ended" in await world.told(f"/skill notes show {code}", MAX)
 
 
 async def test_notes_are_listed_and_the_text_of_one_that_waits_is_for_those_who_look_after_skills(world: World) -> None:

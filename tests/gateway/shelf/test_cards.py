@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from gateway.shelf.cards import GOING_MAX_CHARACTERS, card
 from tests.skills.test_notes import NOTE
 
@@ -46,6 +48,12 @@ def test_nothing_is_hidden_and_nothing_is_markup() -> None:
 
     assert difference(shown) == "+ pay<U+200B>load <U+202E>evil\n+ ```\n+ /skill approve OTHER"
     assert "`'Ana' **admin**<U+200B>`" in shown
+
+
+@pytest.mark.parametrize("name", ["", "slack-main/U-MAX", "U-MAX"])
+def test_a_person_whose_name_is_the_id_is_named_once(name: str) -> None:
+    told = card(replace(WAITING, by="slack-main/U-MAX", by_name=name), (), "en")
+    assert "\n`slack-main/U-MAX` in " in told
 
 
 def test_what_comes_is_whole_and_what_goes_is_counted_where_it_is_much() -> None:
