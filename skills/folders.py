@@ -192,16 +192,17 @@ class _Walk:
         if before and before.id == name and before.skill and before.marks and not changed([before]):
             self.readings.append(before)
             return
+        marks: dict[str, Mark] = {}
         try:
-            mark = mark_of(folder)
+            marks[folder] = mark_of(folder)
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
-            self._refuse(folder, parts, "unreadable", error.strerror or str(error))
+            self._refuse(folder, parts, "unreadable", error.strerror or str(error), marks)
             return
         if parts and any(entry.name == document.NAME for entry in entries):
             self.readings.append(self._skill(folder, parts))
             return
-        self.readings.append(Reading(folder, {folder: mark}, "/".join(parts), faults=self._misplaced(entries, parts)))
+        self.readings.append(Reading(folder, marks, "/".join(parts), faults=self._misplaced(entries, parts)))
         for entry in entries:
             if entry.name.startswith(".") or entry.name in IGNORED:
                 continue
@@ -223,9 +224,11 @@ class _Walk:
         else:
             self.sort_through(target, parts)
 
-    def _refuse(self, place: str, parts: tuple[str, ...], kind: str, reason: str) -> None:
+    def _refuse(
+        self, place: str, parts: tuple[str, ...], kind: str, reason: str, marks: Mapping[str, Mark] | None = None
+    ) -> None:
         fault = Fault("/".join(parts), self._root.tier, Path(place), kind, reason)
-        self.readings.append(Reading(place, {}, fault.id, faults=(fault,)))
+        self.readings.append(Reading(place, marks or {}, fault.id, faults=(fault,)))
 
     def _misplaced(self, entries: Sequence[os.DirEntry[str]], parts: tuple[str, ...]) -> tuple[Fault, ...]:
         """What was meant as a skill: `skill.md`, or a SKILL.md that lies in the root."""
@@ -239,7 +242,7 @@ class _Walk:
         marks: dict[str, Mark] = {}
         links: list[str] = []
         try:
-            marks = dict(below(folder + os.sep, links))
+            marks.update(below(folder + os.sep, links))  # where that can't go on, what it saw tells when to try again
             skill = _read_skill(name, self._root.tier, folder, marks, links)
             return Reading(folder, marks, name, skill, tuple(_unusable(skill)))
         except BrokenSkill as broken:

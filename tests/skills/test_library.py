@@ -392,6 +392,23 @@ def test_a_change_is_seen_and_no_change_is_none(tmp_path: Path) -> None:
     assert [skill.id for skill in looked(tmp_path, fourth).skills] == ["more/one"]
 
 
+def test_what_could_not_be_read_is_read_when_it_can_be(tmp_path: Path) -> None:
+    folder = write(tmp_path, "report")
+    handle = os.open(folder, os.O_RDONLY)
+    for name in ["deep", *(["x" * 200] * 25)]:  # further down than a path may lead
+        os.mkdir(name, dir_fd=handle)
+        inner = os.open(name, os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    os.close(handle)
+    first = looked(tmp_path)
+    assert [(fault.id, fault.kind) for fault in first.faults] == [("report", "unreadable")]
+    assert not first.is_changed()
+    shutil.rmtree(folder / "deep")
+    assert first.is_changed()
+    assert [skill.id for skill in looked(tmp_path, first).skills] == ["report"]
+
+
 def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
     file = write(tmp_path, "report", body="one\n") / "SKILL.md"
     before = file.stat()

@@ -117,6 +117,26 @@ async def test_one_of_several_is_gone_at_once_when_its_folder_is(world: World) -
     assert ((await in_force(world))[0], await faults(world)) == ("builtin", [])
 
 
+async def test_who_is_kept_for_its_file_or_its_writer_is_gone_at_once_when_its_folder_is(world: World) -> None:
+    write(world.root, "report")
+    await world.publish()
+    (world.root / "web-access" / "SKILL.md").unlink()
+    await world.publish()
+    assert await faults(world) == [("web-access", "gone", True)]
+    shutil.rmtree(world.root / "web-access")
+    await world.publish()
+    assert ((await in_force(world))[0], await faults(world)) == ("builtin", [])
+
+    folder = write(world.root, "web-access", body="OURS.\n")
+    await world.publish()
+    async with meanwhile(lambda number: (folder / "facts.md").write_text("x" * number)):
+        await world.publish()
+        assert await in_force(world) == ("org", "OURS.")
+    shutil.rmtree(folder)
+    await world.publish()
+    assert (await in_force(world))[0] == "builtin"
+
+
 async def test_a_skill_without_its_file_stays_for_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     file = world.root / "web-access" / "SKILL.md"
     file.with_name("notes.md").write_text("facts")
@@ -149,6 +169,7 @@ async def test_a_reload_takes_a_skill_without_its_file_away_at_once(world: World
 async def test_half_a_file_is_never_in_force(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     file = world.root / "web-access" / "SKILL.md"
     write(world.root, "report")
+    write(world.root, "zoo")
     number = await world.publish()
     whole = file.read_text().replace("OURS.", "WHOLE.") + "".join(f"Step {step}.\n" for step in range(1_000))
     with file.open("w") as written:
