@@ -159,7 +159,10 @@ def lint_(ctx: click.Context, as_json: bool, paths: tuple[Path, ...]) -> None:
                 click.echo(line)
     if not as_json:
         advice = sum(len(verdict.findings) for verdict in verdicts if verdict.loads)
-        click.echo(f"{len(verdicts)} skills: {sum(one.loads for one in verdicts)} load, {advice} findings.")
+        loading = sum(one.loads for one in verdicts)
+        click.echo(
+            f"{_counted(len(verdicts), 'skill')}, of which {loading} can be loaded: {_counted(advice, 'finding')}."
+        )
     if not all(one.is_sound for one in verdicts):
         ctx.exit(1)
 
@@ -299,6 +302,10 @@ def _told(verdict: lint.Verdict) -> Iterator[str]:
     mark = "✗" if not verdict.loads else "!" if any(one.danger for one in verdict.findings) else "●"
     yield f"{mark} {visible.visible(verdict.id)}  {verdict.path}"
     yield from _listed(verdict.findings)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _listed(findings: Sequence[Finding]) -> list[str]:

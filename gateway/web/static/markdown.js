@@ -12,6 +12,11 @@ const WORD = /[\p{L}\p{N}]/u;
 // An address ends at blanks and quotes, and where Chinese text goes on behind it.
 const ADDRESS = /https?:\/\/[^\s<>"'`\u3000-\u303f\uff00-\uffef\u4e00-\u9fff“”‘’…]+/y;
 
+const MARKS = "●○✗⚠";
+const COLUMNS = /^[●○✗] /m;
+const ODD_WIDTH =
+  /([●○✗⚠\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]+)/u;
+
 const sources = new WeakMap();
 
 /** Shows `text` in `into`. Blocks that have not changed keep their nodes, so a growing answer keeps a selection. */
@@ -169,7 +174,10 @@ function code(block, words) {
   box.className = "code";
   const pre = node("pre");
   pre.tabIndex = 0; // it scrolls sideways, also by keyboard
-  pre.append(node("code", block.text));
+  if (COLUMNS.test(block.text)) {
+    pre.className = "columns";
+    pre.append(inColumns(block.text));
+  } else pre.append(node("code", block.text));
   const copy = node("button", words["chat.code_copy"]);
   copy.type = "button";
   copy.className = "copy";
@@ -178,6 +186,22 @@ function code(block, words) {
     copy.textContent = words["chat.code_copied"];
   });
   box.append(pre, copy);
+  return box;
+}
+
+/** Text that was laid out in columns: what a font would draw as wide as it likes gets the columns that it was counted by. */
+function inColumns(text) {
+  const made = node("code");
+  for (const part of text.split(ODD_WIDTH)) {
+    if (!ODD_WIDTH.test(part)) made.append(part);
+    else for (const sign of part) made.append(boxed(sign));
+  }
+  return made;
+}
+
+function boxed(sign) {
+  const box = node("span", sign);
+  box.className = MARKS.includes(sign) ? "one" : "two";
   return box;
 }
 

@@ -74,10 +74,17 @@ def test_a_program_without_examples_is_told(settings: str, tmp_path: Path, capsy
     assert "has no examples" in capsys.readouterr().err
 
 
-def test_half_an_example_fails(settings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.sandbox
+def test_half_an_example_fails_and_the_whole_ones_are_run(
+    settings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example(tmp_path / "skills/生成日报", "other", {"date": "2024-06-12"}, "日报 2024-06-12", ".expected.txt")
     (tmp_path / "skills/生成日报/examples/one-day.expected.txt").unlink()
     assert run(["skills", "test", "--config", settings]) == 1
-    assert "examples/one-day" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "examples/one-day" in told.out
+    assert "ok    生成日报: other (" in told.out
+    assert "1 of 2 examples failed." in told.err
 
 
 def test_a_profile_that_is_not_there_is_told(settings: str, capsys: pytest.CaptureFixture[str]) -> None:

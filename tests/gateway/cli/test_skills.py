@@ -106,7 +106,7 @@ def test_advice_alone_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run(["skills", "lint", str(write(tmp_path, "plain"))]) == 0
     told = capsys.readouterr().out
     assert "description_no_when" in told
-    assert told.endswith("1 skills: 1 load, 4 findings.\n")
+    assert told.endswith("1 skill, of which 1 can be loaded: 4 findings.\n")
     assert run(["skills", "lint", str(tmp_path / "nowhere")]) == 2
 
 
@@ -123,7 +123,9 @@ def test_lint_imports_neither_workers_nor_redis(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_sentence_is_tried_on_the_configured_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["skills", "probe", "How do I write a skill that is found?"]) == 0
-    assert "=>  skill-writing" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "=>  skill-writing" in told.out
+    assert "The rehearsal is no model" in told.err
 
 
 def test_a_file_of_sentences_gives_precision_and_recall(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

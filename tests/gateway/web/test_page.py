@@ -312,6 +312,39 @@ async def test_everything_is_reached_by_keyboard_on_a_phones_width(world: World,
     assert await page.evaluate("document.querySelector('#side').inert")
 
 
+@pytest.mark.parametrize("width", [900, 1440])
+async def test_a_list_in_columns_stands_straight_and_needs_no_scrolling(
+    world: World, visitor: Visitor, width: int
+) -> None:
+    rows = ["   id            tier     summary", "●  web-access    builtin  one", "✗  生成日报      org      two"]
+    rows.append("○  pr-checklist  channel  " + "s" * 54)
+    page = await opened(visitor, world, width=width)
+    await say(page, "/skill list")
+    await world.converse("/skill list", "```\n" + "\n".join(rows) + "\n```")
+    await page.until("document.querySelector('pre.columns')")
+    at = """(() => {
+      const pre = document.querySelector('pre.columns'), found = {};
+      const walk = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
+      for (let text; (text = walk.nextNode()); ) {
+        for (const word of ['tier', 'builtin', 'org ', 'channel', 'id ', 'web-']) {
+          const begin = text.data.indexOf(word);
+          if (begin < 0) continue;
+          const range = document.createRange();
+          range.setStart(text, begin);
+          range.setEnd(text, begin + 1);
+          found[word.trim()] = range.getBoundingClientRect().left;
+        }
+      }
+      return { found, scrolls: pre.scrollWidth > pre.clientWidth };
+    })()"""
+    seen = await page.evaluate(at)
+    left = seen["found"]
+    for word in ("builtin", "org", "channel"):
+        assert left[word] == pytest.approx(left["tier"], abs=1), left
+    assert left["web-"] == pytest.approx(left["id"], abs=1)
+    assert not seen["scrolls"]
+
+
 @pytest.mark.parametrize("width", [390, 1440])
 async def test_nothing_is_wider_than_the_page(world: World, visitor: Visitor, width: int) -> None:
     page = await opened(visitor, world, width=width, height=844)
