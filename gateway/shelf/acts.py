@@ -82,7 +82,7 @@ class Acts:
                 if not here.fits(ids.key(one.id)):
                     raise Refusal("unlisted", id=one.id, rule=here.rule("skills", one.id))
             made = await self.shelf.switch(scope(here), one.id, to, change)
-        here = await self.by.here()
+        here = await self._afterwards()
         if _decisions(here).switch(made.id) != to:
             raise _overtaken(made)
         one = naming.meant(here, made.id)
@@ -102,7 +102,7 @@ class Acts:
             made = await self.shelf.trust(here.channel_id, skill, change)
         except OtherBundle:
             raise Refusal("changed", id=skill.id) from None
-        here = await self.by.here()
+        here = await self._afterwards()
         behind = _behind(here, skill.id)[-1:]
         return Trusted(
             here.room, made.id, made.bundle, standing(here, skill), behind[0].tier if behind else "", findings
@@ -144,7 +144,7 @@ class Acts:
                 made = await self.shelf.add(scope(here), skill, kept, change)
             except LookAlike as error:
                 raise Refusal("look_alike", id=id_, other=str(error)) from None
-        here = await self.by.here()
+        here = await self._afterwards()
         now = naming.meant(here, id_)
         installed = now.installed if here.room else now.everywhere
         if installed is None or installed.bundle != skill.hash:
@@ -179,7 +179,7 @@ class Acts:
                 made = await self.shelf.remove(scope(here), installed, change)
             except OtherBundle:
                 raise Refusal("changed", id=one.id) from None
-        here = await self.by.here()
+        here = await self._afterwards()
         now = naming.meant(here, made.id)
         if now.installed if here.room else now.everywhere:
             raise _overtaken(made)
@@ -302,6 +302,13 @@ class Acts:
             raise Refusal("unreadable")
         return here, rule
 
+    async def _afterwards(self) -> Here:
+        """What holds once a change was made. Raises `Refusal` where nobody can tell."""
+        here = await self.by.here()
+        if not here.is_readable:
+            raise Refusal("unreadable")
+        return here
+
     def looks_after(self, here: Here) -> bool:
         """Whether this person switches skills or trusts them."""
         actor = self.by.actor
@@ -356,7 +363,7 @@ def _trusted(here: Here, made: Made) -> Skill:
 
 
 def _overtaken(made: Made) -> Refusal:
-    return Refusal(OVERTAKEN, id=made.id, what=made.what)
+    return Refusal(OVERTAKEN, id=made.id, what=f"/{made.what}")
 
 
 def _tier_of(here: Here) -> str:

@@ -199,7 +199,10 @@ class Shelf:
         revision, fields = answer
         if fields is None or (not fields and known.revision == NO_REVISION):
             return known
-        found = Decisions.read(revision.decode(), _fields(fields))
+        try:
+            found = Decisions.read(revision.decode(), _fields(fields))
+        except ValueError as error:
+            raise ValueError(f"{self._store.layout.skills_root}:{scope}: {error}") from error
         if found.is_before(known):
             self._tell(
                 "switches are older than before: what is there now counts",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.commands.skill import answers
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.outcomes import Refusal
 from gateway.store import Store
@@ -49,7 +50,7 @@ async def test_trust_tells_of_the_bytes_that_it_trusted(world: World) -> None:
     lines = await world.audit()
     with pytest.raises(Refusal) as caught:
         await acts(world, "t").trust("checklist")
-    assert (caught.value.kind, caught.value.values["what"]) == ("overtaken", "skill trust")
+    assert "`/skill trust` of `checklist` was done already" in answers.refused(caught.value, "en")
     assert not (await world.here()).own.trusts("checklist", evil)
     await acts(world, "t").refused("skill trust", "checklist", caught.value)
     assert await world.audit() == lines, "it was done, and is no refusal"

@@ -63,7 +63,7 @@ async def test_switches_that_lost_their_revision_switch_nothing_on(
     for shelf in (world.shelf, world.another_shelf("new")):
         here = await world.here(shelf=shelf)
         assert (here.is_readable, here.catalogue.skills) == (False, ())
-    assert "decisions without a revision" in told(caplog)
+    assert f"{key(world, scope)}: decisions without a revision" in told(caplog)
 
 
 @pytest.mark.parametrize("more", [{}, {"rev": "0"}])
