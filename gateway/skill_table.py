@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from gateway.access import CHANNEL, Here, SkillUse, Verdict, may
 from gateway.columns import cut, padded, width, widths, wrapped
-from gateway.phrases import say
+from gateway.phrases import phrases, say
 from skills import ids
 from skills.folders import Fault, Skill
 from skills.library import Shadowed
@@ -133,13 +133,19 @@ def behind(shadowed: Iterable[Shadowed], language: str) -> list[str]:
             "skill.list.behind",
             language,
             id=one.by.id,
-            tier=one.by.tier,
+            tier=tier_in(one.by.tier, language),
             version=version_of(one.by),
-            other=one.skill.tier,
+            other=tier_in(one.skill.tier, language),
             old=version_of(one.skill),
         )
         for one in shadowed
     ]
+
+
+def tier_in(tier: str, language: str) -> str:
+    """A tier in a sentence: its fixed word, and what that means where people speak another language."""
+    key = f"skill.tier.{tier}"
+    return say(key, language) if key in phrases("en") else tier
 
 
 def version_of(skill: Skill) -> str:

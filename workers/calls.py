@@ -111,7 +111,7 @@ class Calls:
         if failed:
             data["error"] = True
         if isinstance(judged, Refusal) and judged.rule:
-            data["rule"] = judged.rule
+            data |= {"rule": judged.rule, "reason": judged.reason}
         if result.untrusted and not failed:
             data |= {"untrusted": True, "mark": secrets.token_hex(4)}
         if result.note:

@@ -43,6 +43,8 @@ class Refusal:
     """What forbids it, where a rule of the operator or an admin does."""
     asked: str = ""
     """The tool's name as the model gave it."""
+    reason: str = ""
+    """The kind of rule, as `gateway.access` has it, for people who ask in their language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,9 @@ class Judge:
         if tool is None or not verdict.allowed:
             there = sorted(name for name, one in self.offered.items() if _verdict(here, one).allowed)
             why = f"There is no tool {call.name!r} here. Tools: {', '.join(there) or 'none'}."
-            return Refusal(call, why, "" if verdict.allowed else verdict.rule, asked)
+            if verdict.allowed:
+                return Refusal(call, why, asked=asked)
+            return Refusal(call, why, verdict.rule, asked, verdict.reason)
         if narrower := self._narrower(tool, history):
             return Refusal(call, narrower)
         if call.bad_input:

@@ -8,8 +8,9 @@ from typing import Final
 from gateway.access import Here, SkillUse, may
 from gateway.commands import Done, Said
 from gateway.conversation.records import Record
-from gateway.phrases import say
+from gateway.phrases import phrases, say
 from gateway.quoting import few, quoted
+from gateway.skill_table import tier_in
 from gateway.skill_tools import LOAD
 from skills.folders import Skill
 from skills.programs import tool_name
@@ -58,7 +59,7 @@ def _failed(record: Record) -> bool:
 def _loaded(turn: Sequence[Record], language: str) -> Iterator[str]:
     for one in turn:
         if one.type == "skill":
-            yield say("why.loaded", language, id=quoted(one.data["id"]), tier=one.data["tier"])
+            yield say("why.loaded", language, id=quoted(one.data["id"]), tier=tier_in(one.data["tier"], language))
 
 
 def _tools(turn: Sequence[Record], language: str) -> Iterator[str]:
@@ -70,9 +71,18 @@ def _tools(turn: Sequence[Record], language: str) -> Iterator[str]:
         if not one.data.get("error"):
             yield say("why.ran", language, tool=what)
         elif rule := one.data.get("rule"):
-            yield say("why.refused", language, tool=what, rule=quoted(rule))
+            yield say("why.refused", language, tool=what, rule=_reason(one.data.get("reason", ""), rule, language))
         else:
             yield say("why.error", language, tool=what, reason=quoted(one.data["text"][:200]))
+
+
+def _reason(reason: str, rule: str, language: str) -> str:
+    """In words, with the rule itself. Earlier records have only the rule."""
+    key = f"skill.why.{reason}"
+    if not reason or key not in phrases("en"):
+        return quoted(rule)
+    told = say(key, language, rule=quoted(rule))
+    return told if quoted(rule) in told else say("why.rule", language, why=told, rule=quoted(rule))
 
 
 def _is_about_skills(record: Record, here: Here) -> bool:

@@ -135,6 +135,7 @@ async def test_what_is_not_allowed_any_more_is_refused_and_noted(turn: Turn) -> 
     assert not tool.ran
     assert rights.refusals == [("u", tool.name, f"p.yaml: tools {tool.name}")]
     assert [result.data.get("rule") for result in results] == [f"p.yaml: tools {tool.name}", None]
+    assert [result.data.get("reason") for result in results] == ["profile", None]
 
 
 async def test_a_card_is_sent_in_the_midst_of_the_turn_and_kept_from_the_model(turn: Turn) -> None:

@@ -25,7 +25,7 @@ from gateway.shelf.outcomes import (
     Trusted,
 )
 from gateway.shelf.standing import Standing
-from gateway.skill_table import broken, version_of
+from gateway.skill_table import broken, tier_in, version_of
 from skills.findings import Finding
 from skills.folders import Fault, Skill
 from skills.notes import Note, signed
@@ -89,7 +89,9 @@ def _trusted(done: Trusted, language: str) -> str:
     lines = [say("skill.trusted", language, id=quoted(done.id), hash=done.hash[:DIGITS], room=quoted(done.room))]
     in_force = done.standing.reason == "allowed"
     lines += [say("skill.trusted.counts", language)] if in_force else _but(done, language)
-    lines += [say("skill.trusted.behind", language, tier=done.behind)] if done.behind and in_force else []
+    lines += (
+        [say("skill.trusted.behind", language, tier=tier_in(done.behind, language))] if done.behind and in_force else []
+    )
     lines += [*_program(done.standing, done.room, language), *_signs(done.findings, language)]
     return "\n".join(lines)
 
@@ -143,7 +145,9 @@ def _added(done: Added, language: str) -> str:
         lines.append(say("skill.added.ask", language, **ask, who=who))
         if done.in_force:
             other = done.in_force
-            lines.append(say("skill.added.behind", language, tier=other.tier, version=version_of(other)))
+            lines.append(
+                say("skill.added.behind", language, tier=tier_in(other.tier, language), version=version_of(other))
+            )
     if done.replaces:
         lines.append(say("skill.added.replaces", language, hash=done.replaces.bundle[:DIGITS]))
     lines += [*_but(done, language), *_program(done.standing, done.room, language), *_signs(done.findings, language)]
@@ -154,13 +158,22 @@ def _removed(done: Removed, language: str) -> str:
     place = "here" if done.room else "everywhere"
     lines = [say(f"skill.removed.{place}", language, id=quoted(done.id), room=quoted(done.room))]
     if done.back:
-        lines.append(say("skill.removed.back", language, tier=done.back.tier, version=version_of(done.back)))
+        lines.append(
+            say("skill.removed.back", language, tier=tier_in(done.back.tier, language), version=version_of(done.back))
+        )
     return "\n".join(lines)
 
 
 def _reloaded(done: Reloaded, language: str) -> str:
     changed = [
-        say(f"skill.change.{one.kind}", language, id=quoted(one.id), tier=one.tier, was=one.was) for one in done.changes
+        say(
+            f"skill.change.{one.kind}",
+            language,
+            id=quoted(one.id),
+            tier=tier_in(one.tier, language),
+            was=tier_in(one.was, language),
+        )
+        for one in done.changes
     ]
     lines = few(changed, LINES_MAX, language) or [say("skill.reloaded.same", language)]
     figures = {"tokens": f"{done.index.tokens:,}", "budget": f"{done.budget_tokens:,}"}
@@ -174,12 +187,22 @@ def _reloaded(done: Reloaded, language: str) -> str:
 
 def _fault(fault: Fault, language: str) -> str:
     name = quoted(fault.id or fault.place.name)
-    return say("skill.fault", language, id=name, tier=fault.tier, reason=quoted(broken(fault, language)))
+    return say(
+        "skill.fault", language, id=name, tier=tier_in(fault.tier, language), reason=quoted(broken(fault, language))
+    )
 
 
 def _shown(done: Shown, language: str) -> str:
     skill = done.skill
-    facts = [say("skill.show.head", language, id=quoted(skill.id), tier=skill.tier, version=version_of(skill))]
+    facts = [
+        say(
+            "skill.show.head",
+            language,
+            id=quoted(skill.id),
+            tier=tier_in(skill.tier, language),
+            version=version_of(skill),
+        )
+    ]
     facts.append(say("skill.show.hash", language, hash=f"`{skill.hash[:DIGITS]}`"))
     if done.standing.reason != "allowed":
         facts.append(say("skill.show.why", language, why=_why(done.standing, language)))
@@ -187,7 +210,9 @@ def _shown(done: Shown, language: str) -> str:
     facts += [_behind(one, language) for one in done.behind]
     facts += [_fault(one, language) for one in done.faults]
     if done.other:
-        facts.append(say("skill.added.behind", language, tier=done.other.tier, version=version_of(done.other)))
+        facts.append(
+            say("skill.added.behind", language, tier=tier_in(done.other.tier, language), version=version_of(done.other))
+        )
     files = [f"`{one.path}` {one.size_bytes:,}" for one in (skill.skill_md, *skill.files.values())]
     facts.append(say("skill.show.files", language, count=len(files), files=", ".join(files)))
     found = [_finding(one) for one in done.findings]
@@ -228,7 +253,7 @@ def _text(done: Shown, language: str) -> str:
 
 
 def _behind(skill: Skill, language: str) -> str:
-    return say("skill.show.behind", language, tier=skill.tier, version=version_of(skill))
+    return say("skill.show.behind", language, tier=tier_in(skill.tier, language), version=version_of(skill))
 
 
 def _finding(one: Finding) -> str:

@@ -44,6 +44,22 @@ async def test_skills_tools_and_failures_are_named(world: World) -> None:
     assert "could have" not in told
 
 
+async def test_a_refusal_is_told_in_the_persons_language_with_its_rule(store: Store, tmp_path: Path) -> None:
+    world = World(store, tmp_path, language="zh")
+    await world.packer.step()
+    told = await why(
+        world,
+        turn(
+            Record("skill", 0, {"id": "web-access", "tier": "builtin"}),
+            result("web_fetch", error=True, rule="p.yaml line 2: tools", reason="profile"),
+            result("load_skill", shown="x", error=True, rule="x is switched off in a/b", reason="off_here"),
+        ),
+    )
+    assert "加载了技能 `web-access`，builtin（内置）" in told
+    assert "`web_fetch` 被拒绝：不在配置中（`p.yaml line 2: tools`）" in told
+    assert "`load_skill x` 被拒绝：已在本频道关闭，依据 `x is switched off in a/b`" in told
+
+
 @pytest.mark.parametrize("records", [[], [result("current_time")]])
 async def test_where_no_skill_was_asked_for_it_says_which_there_were(world: World, records: list[Record]) -> None:
     await world.say("/skill off skill-writing")
