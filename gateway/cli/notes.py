@@ -26,7 +26,10 @@ def known(code: str, channel: str | None) -> None:
 @needed_channel_option
 @pass_readable
 def approve(loaded: Loaded, code: str, channel: str) -> None:
-    """Accept a note that waits."""
+    """Accept a note that waits.
+
+    CODE is what stands before it in `deskmate skills notes list`, and on the card in the chat.
+    """
     act(loaded, channel, lambda there: there.notes.approve(code))
 
 
@@ -37,7 +40,7 @@ def approve(loaded: Loaded, code: str, channel: str) -> None:
 def reject(loaded: Loaded, code: str, channel: str) -> None:
     """Refuse a note that waits.
 
-    Nothing of it is kept.
+    Nothing of it is kept. CODE is what stands before it in `deskmate skills notes list`, and on the card in the chat.
     """
     act(loaded, channel, lambda there: there.notes.reject(code))
 

@@ -23,8 +23,10 @@ from skills.library import scan
 from tests.gateway.conversation.world import now_ms
 from tests.harness.processes import until
 from tests.skills.test_library import write
+from tests.skills.test_programs import write_program
 from tests.workers.places import Fixed, place
 from tests.workers.records import WHERE, answer, skill, use
+from tests.workers.test_programs import offered as programs_of
 from workers.calls import Calls, cut
 from workers.cards import Cards
 from workers.live import Live
@@ -153,6 +155,15 @@ async def test_a_card_is_sent_in_the_midst_of_the_turn_and_kept_from_the_model(t
     assert [record.data["text"] for record in stored.history if record.type == "card"] == platform.sent
     assert {row.state for row in stored.rows} == {"sent"}
     assert "May I" not in str(messages(stored.history))
+
+
+async def test_a_program_goes_by_its_skills_id_from_the_start(turn: Turn, tmp_path: Path) -> None:
+    write_program(tmp_path / "skills", "财务/日报")
+    programs, here = await programs_of(tmp_path, "*")
+    (result,) = await play(turn, list(programs), use("t", programs[0].name), rights=Fixed(here))
+    stored = await turn.mailbox.load(turn.claim.conversation)
+    started = [record.data["shown"] for record in stored.history if record.type == "tool_start"]
+    assert (started, result.data["shown"]) == (["财务/日报"], "财务/日报")
 
 
 async def test_all_wrong_arguments_are_named_at_once(turn: Turn) -> None:
