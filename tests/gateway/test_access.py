@@ -107,10 +107,10 @@ def test_a_bundle_of_the_channel_is_data_until_somebody_trusts_its_very_bytes(tm
         assert (verdict.allowed, verdict.reason, verdict.as_data) == (allowed, "untrusted", True)
     assert waiting.catalogue.skills == ()
     assert waiting.find("checklist") is skill
-    trusted = here(Library({}), own=Decisions("2", {}, installed, frozenset({(skeleton, skill.hash)})))
+    trusted = here(Library({}), own=Decisions("2", {}, installed, {(skeleton, skill.hash): 1}))
     assert may(None, trusted, SkillUse(skill, "load")).allowed
     assert not may(None, trusted, SkillUse(skill, "load")).as_data
-    other = here(Library({}), own=Decisions("3", {}, installed, frozenset({(skeleton, "0" * 64)})))
+    other = here(Library({}), own=Decisions("3", {}, installed, {(skeleton, "0" * 64): 1}))
     assert may(None, other, SkillUse(skill, "load")).reason == "untrusted"
 
 
@@ -118,7 +118,7 @@ def test_a_bundle_that_another_one_has_replaced_is_out_of_force_at_once(tmp_path
     skill = added(tmp_path)
     skeleton = ids.skeleton(skill.id)
     newer = {skeleton: Installed(skill.id, "f" * 64, "u", 0)}
-    place = here(Library({}), own=Decisions("1", {}, newer, frozenset({(skeleton, skill.hash)})))
+    place = here(Library({}), own=Decisions("1", {}, newer, {(skeleton, skill.hash): 1}))
     assert may(None, place, SkillUse(skill, "load")).reason == "gone"
 
 

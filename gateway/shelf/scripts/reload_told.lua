@@ -8,7 +8,8 @@ if known then
 end
 must_be('hash', P .. 'meta')
 local meta = redis.call('HMGET', P .. 'meta', 'told', 'snapshot')
-local told, current = whole(meta[1], new), whole(meta[2], 0)
+local current = whole(meta[2], 0)
+local told = math.min(whole(meta[1], new), current) -- none is later than what is in force, unless Redis lost that number
 local before = math.min(told, new)
 
 audit(ARGV[2], 'snapshot ' .. text(before), 'snapshot ' .. text(new))

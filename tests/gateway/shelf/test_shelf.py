@@ -329,6 +329,15 @@ async def test_a_reload_that_is_late_takes_no_snapshot_away_and_tells_nothing_tw
     assert await redis.ttl(f"{root}:snapshot:{old}") > 0
 
 
+async def test_where_redis_lost_the_number_of_the_snapshot_reloads_tell_again(world: World) -> None:
+    redis, root = world.store.redis, world.store.layout.skills_root
+    await redis.hset(f"{root}:meta", "told", "50")
+    await world.shelf.reloaded(world.change(), (await world.shelf.look()).number)
+    write(world.root, "third")
+    before, now = await world.shelf.reloaded(world.change(), await world.publish())
+    assert now.in_force.keys() - before.in_force.keys() == {"third"}
+
+
 async def test_what_the_last_reload_told_of_is_kept_until_the_next_one(world: World) -> None:
     first = (await world.shelf.look()).number
     await world.shelf.reloaded(world.change(), first)
