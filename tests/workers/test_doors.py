@@ -33,6 +33,7 @@ from gateway.store import Store
 from skills import contents, parts
 from skills.programs import Programs
 from tests.gateway.shelf.world import OPS, World
+from tests.skills.test_library import write
 from tests.skills.test_programs import write_program
 from tests.workers.places import Fixed
 from tests.workers.places import call as a_call
@@ -335,6 +336,7 @@ async def test_an_added_skill_that_nobody_trusts_may_be_looked_at_as_data(house:
 async def wait_for_trust(house: House) -> None:
     """In place of the organisation's skill there is one that somebody added to the channel."""
     shutil.rmtree(house.world.root / "ops")
+    write(house.world.root, "stays")  # a folder that is empty at once is taken for one that is away
     await house.world.publish()
     skill = house.world.bundle("ops/triage", {"references/a.md": FILE}, description=f"Other {WHAT}.", body=f"{BODY}\n")
     await house.world.shelf.add(scope_of(OPS.channel_id), skill, contents.whole(skill), house.world.change())

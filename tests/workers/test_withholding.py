@@ -23,6 +23,7 @@ HERE = scope_of(OPS.channel_id)
 async def world(store: Store, tmp_path: Path) -> World:
     made = World(store, tmp_path)
     write(made.root, "report")
+    write(made.root, "stays")  # a folder that is empty at once is taken for one that is away
     await made.publish()
     return made
 
