@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 from skills import document, ids
 from skills.bundles import BrokenBundle, check
 from skills.disk import IGNORED
 from skills.document import BrokenSkill
-from skills.folders import BUNDLE_MAX_BYTES, FILES_MAX, Content
+from skills.folders import BUNDLE_MAX_BYTES, FILES_MAX, Content, path_fault
 
 ENTRIES_MAX: Final = 10 * FILES_MAX
 """Of a zip, what is left out included."""
@@ -42,8 +42,18 @@ _UNREADABLE: Final = (
 """What odd bytes make of the reader."""
 
 
-def from_zip(raw: bytes, filename: str) -> tuple[str, dict[str, Content]]:
-    """The id and the files of the skill in a zip, SKILL.md among them.
+class Unzipped(NamedTuple):
+    """The skill in a zip."""
+
+    id: str
+    files: dict[str, Content]
+    """SKILL.md among them."""
+    left_out: tuple[str, ...]
+    """Which files are no part of it, since no file of a skill may be called so, and why: a sentence each."""
+
+
+def from_zip(raw: bytes, filename: str) -> Unzipped:
+    """What is in a zip. Only what is in `files` was unpacked.
 
     SKILL.md lies at the top, or everything lies in one folder, whose name is the id. At the top, the id is the skill's
     name, or the zip's where that can't be one. Hidden files, and what systems add of their own, are left out. Raises
@@ -58,7 +68,9 @@ def from_zip(raw: bytes, filename: str) -> tuple[str, dict[str, Content]]:
         with zipfile.ZipFile(BytesIO(raw)) as opened:
             files = _files(opened.infolist())
             folder = _folder(files)
-            kept = {path.removeprefix(folder): info for path, info in files.items()}
+            there = {path.removeprefix(folder): info for path, info in files.items()}
+            odd = {path: reason for path in there if (reason := path_fault(path))}
+            kept = {path: info for path, info in there.items() if path not in odd}
             check(kept, sum(info.file_size for info in kept.values()))
             contents = {path: _content(opened, path, info) for path, info in kept.items()}
     except _UNREADABLE as error:
@@ -66,7 +78,7 @@ def from_zip(raw: bytes, filename: str) -> tuple[str, dict[str, Content]]:
     id_ = folder.rstrip("/") or _id(contents, filename)
     if reason := ids.fault(id_):
         raise BrokenBundle(f"{id_!r} can't be a skill's id: {reason}")
-    return id_, contents
+    return Unzipped(id_, contents, tuple(f"left out, for its name: {odd[path]}" for path in sorted(odd)))
 
 
 def _files(infos: Sequence[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:

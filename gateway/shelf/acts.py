@@ -126,8 +126,8 @@ class Acts:
         here, rule = await self.may("skill add")
         change = self.change(here, rule)
         try:
-            id_, files = await asyncio.to_thread(from_zip, raw, filename)
-            skill = await asyncio.to_thread(folders.skill_of, id_, _tier_of(here), Path(), files)
+            id_, files, left_out = await asyncio.to_thread(from_zip, raw, filename)
+            skill = await asyncio.to_thread(folders.skill_of, id_, _tier_of(here), Path(), files, left_out)
         except BrokenBundle as error:
             raise Refusal("zip", file=filename, reason=str(error)) from None
         except BrokenSkill as error:

@@ -150,6 +150,8 @@ def _added(done: Added, language: str) -> str:
             )
     if done.replaces:
         lines.append(say("skill.added.replaces", language, hash=done.replaces.bundle[:DIGITS]))
+    if left_out := [quoted(one.text) for one in done.findings if one.kind == "left_out"]:
+        lines += [say("skill.added.left_out", language), *few((f"- {one}" for one in left_out), SIGNS_MAX, language)]
     lines += [*_but(done, language), *_program(done.standing, done.room, language), *_signs(done.findings, language)]
     return "\n".join(lines)
 
