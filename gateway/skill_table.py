@@ -133,10 +133,8 @@ def behind(shadowed: Iterable[Shadowed], language: str) -> list[str]:
             "skill.list.behind",
             language,
             id=one.by.id,
-            tier=tier_in(one.by.tier, language),
-            version=version_of(one.by),
-            other=tier_in(one.skill.tier, language),
-            old=version_of(one.skill),
+            now=edition(one.by, language),
+            other=edition(one.skill, language),
         )
         for one in shadowed
     ]
@@ -146,6 +144,12 @@ def tier_in(tier: str, language: str) -> str:
     """A tier in a sentence: its fixed word, and what that means where people speak another language."""
     key = f"skill.tier.{tier}"
     return say(key, language) if key in phrases("en") else tier
+
+
+def edition(skill: Skill, language: str) -> str:
+    """`org 1.2`, or `org` where no version is given."""
+    version = version_of(skill)
+    return tier_in(skill.tier, language) + (f" {version}" if version != NONE else "")
 
 
 def version_of(skill: Skill) -> str:

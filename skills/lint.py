@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from skills import contents, danger, document, env_advice, folders, ids, overlap, parts, paths, schema_advice, schemas
 from skills.contents import Changed
+from skills.document import Head, Remark
 from skills.findings import Finding
 from skills.folders import MAIN, NO_PROGRAM, PROGRAM, Fault, Reading, Root, Skill
 from skills.overlap import Described
@@ -112,11 +113,16 @@ def lint(places: Sequence[Path], body_max_bytes: int = BODY_MAX_BYTES) -> list[V
     return verdicts
 
 
+def remarks(head: Head) -> Iterator[Remark]:
+    """What the reader puts up with, and people should know. Names in Chinese, Japanese and Korean are no fault: the
+    standard's own checker takes letters of any script.
+    """
+    return (one for one in head.warnings if one.kind != "name_pattern" or not _CJK_NAME.fullmatch(head.name))
+
+
 def inspect(skill: Skill, body_max_bytes: int = BODY_MAX_BYTES) -> Iterator[Finding]:
     """All findings about one skill for itself."""
-    for remark in skill.head.warnings:
-        if remark.kind == "name_pattern" and _CJK_NAME.fullmatch(skill.head.name):
-            continue  # no fault: the standard's own checker takes letters of any script
+    for remark in remarks(skill.head):
         yield Finding(remark.kind, remark.text, line=remark.line)
     for warning in skill.warnings:
         yield Finding("left_out", warning)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.shelf.snapshot import Entry, Snapshot
-from skills import document, summary
+from skills import document, lint, summary
 from skills.folders import Skill
 from skills.index import lay_out
 from skills.library import Library, resolve
@@ -60,6 +60,6 @@ def _remarks(library: Library) -> list[str]:
     of_heads = (
         f"{skill.folder / document.NAME}, line {remark.line}: {remark.text}"
         for skill in library.skills.values()
-        for remark in skill.head.warnings
+        for remark in lint.remarks(skill.head)
     )
     return [*map(str, library.faults), *library.warnings, *of_heads][:LINES_MAX]

@@ -69,6 +69,13 @@ def test_what_is_behind_another_copy_is_told(library: Library) -> None:
     assert behind(library.shadowed, "en") == [told]
 
 
+def test_what_has_no_version_is_named_by_its_tier_alone(tmp_path: Path) -> None:
+    for tier in ("builtin", "org"):
+        write(tmp_path / tier, "standup")
+    library = scan([Root("builtin", tmp_path / "builtin"), Root("org", tmp_path / "org")])
+    assert behind(library.shadowed, "en") == ["standup: org takes the place of builtin, which is behind it."]
+
+
 def test_eighty_columns_make_a_table_whose_columns_begin_at_the_same_place(library: Library) -> None:
     table = lay_out(listed(library), 80)
     assert table[0].split() == list(HEADINGS[1:])

@@ -25,7 +25,7 @@ from gateway.shelf.outcomes import (
     Trusted,
 )
 from gateway.shelf.standing import Standing
-from gateway.skill_table import broken, tier_in, version_of
+from gateway.skill_table import broken, edition, tier_in, version_of
 from skills.findings import Finding
 from skills.folders import Fault, Skill
 from skills.notes import Note, signed
@@ -145,9 +145,7 @@ def _added(done: Added, language: str) -> str:
         lines.append(say("skill.added.ask", language, **ask, who=who))
         if done.in_force:
             other = done.in_force
-            lines.append(
-                say("skill.added.behind", language, tier=tier_in(other.tier, language), version=version_of(other))
-            )
+            lines.append(say("skill.added.behind", language, other=edition(other, language)))
     if done.replaces:
         lines.append(say("skill.added.replaces", language, hash=done.replaces.bundle[:DIGITS]))
     if left_out := [quoted(one.text) for one in done.findings if one.kind == "left_out"]:
@@ -160,9 +158,7 @@ def _removed(done: Removed, language: str) -> str:
     place = "here" if done.room else "everywhere"
     lines = [say(f"skill.removed.{place}", language, id=quoted(done.id), room=quoted(done.room))]
     if done.back:
-        lines.append(
-            say("skill.removed.back", language, tier=tier_in(done.back.tier, language), version=version_of(done.back))
-        )
+        lines.append(say("skill.removed.back", language, other=edition(done.back, language)))
     return "\n".join(lines)
 
 
@@ -212,9 +208,7 @@ def _shown(done: Shown, language: str) -> str:
     facts += [_behind(one, language) for one in done.behind]
     facts += [_fault(one, language) for one in done.faults]
     if done.other:
-        facts.append(
-            say("skill.added.behind", language, tier=tier_in(done.other.tier, language), version=version_of(done.other))
-        )
+        facts.append(say("skill.added.behind", language, other=edition(done.other, language)))
     files = [f"`{one.path}` {one.size_bytes:,}" for one in (skill.skill_md, *skill.files.values())]
     facts.append(say("skill.show.files", language, count=len(files), files=", ".join(files)))
     found = [_finding(one) for one in done.findings]
@@ -255,7 +249,7 @@ def _text(done: Shown, language: str) -> str:
 
 
 def _behind(skill: Skill, language: str) -> str:
-    return say("skill.show.behind", language, tier=tier_in(skill.tier, language), version=version_of(skill))
+    return say("skill.show.behind", language, other=edition(skill, language))
 
 
 def _finding(one: Finding) -> str:
