@@ -144,16 +144,14 @@ class Packer:
         """Have what is published already be as it should be in Redis. Its number, or 0 if that has changed."""
         if stands == _Stands(stands.number, plan.hash):
             return stands.number
-        verdict = await self._run("mend", self._name, stands.number, plan.hash, plan.dumped)
+        if await self._run("mend", self._name, stands.number, plan.hash, plan.dumped) != b"OK":
+            return 0
         log(logger, "snapshot mended: Redis had lost it", level=logging.WARNING, snapshot=stands.number)
-        return stands.number if verdict == b"OK" else 0
+        return stands.number
 
     async def _publish(self, plan: _Plan, number: int) -> int:
         """The new number; 0 if it is not published."""
-        try:
-            await self._put(plan.new)
-        except contents.Changed as error:
-            log(logger, "skills changed while they were packed", reason=str(error))
+        if not await self._put(plan.new):
             return 0
         new = [skill.hash for skill in plan.new]
         verdict, now = await self._run(
@@ -190,15 +188,21 @@ class Packer:
         self._bundles_due_s = time.monotonic() + BUNDLES_EVERY_S
         if lost:
             log(logger, "bundles lost in Redis", level=logging.WARNING, lost=len(lost), put_again=len(there))
-        if there:
-            plan = _Plan(await calmly(last.snapshot.dump), last.stands.hash, list(there.values()), ())
+        if there and await self._put(there.values()):
+            plan = _Plan(await calmly(last.snapshot.dump), last.stands.hash, (), ())  # they are named already
             number = await self._publish(plan, last.stands.number)
             self._published = replace(last, stands=replace(last.stands, number=number)) if number else None
 
-    async def _put(self, skills: Iterable[Skill]) -> None:
-        for some in _portions(skills):
-            packed = await calmly(_packed, some)
-            await asyncio.gather(*(self._run("put", bundle, raw) for bundle, raw in packed))
+    async def _put(self, skills: Iterable[Skill]) -> bool:
+        """False: one of them was changed meanwhile."""
+        try:
+            for some in _portions(skills):
+                packed = await calmly(_packed, some)
+                await asyncio.gather(*(self._run("put", bundle, raw) for bundle, raw in packed))
+        except contents.Changed as error:
+            log(logger, "skills changed while they were packed", reason=str(error))
+            return False
+        return True
 
     async def _stored(self, number: int) -> Snapshot:
         """A snapshot as it lies in Redis; one of nothing if it is not there."""

@@ -268,6 +268,7 @@ async def test_bundles_that_redis_lost_are_put_again_and_read_by_those_who_misse
     monkeypatch.setattr(world.packer, "_bundles_due_s", 0.0)
     assert await world.publish() == number + 1
     assert await bundles(world) == dict.fromkeys(lost, -1)
+    assert set(await world.store.redis.hvals(f"{world.store.layout.skills_root}:refs")) == {b"1"}
     assert [one.id for one in (await world.here(shelf=missed)).catalogue.skills] == await world.names()
     assert "report" in await world.names()
     assert await world.publish() == number + 1
