@@ -10,17 +10,20 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from skills import contents, danger, document, env_advice, folders, ids, overlap, parts, paths, schema_advice, schemas
+from skills.bundles import BrokenBundle, Cache
 from skills.contents import Changed
-from skills.document import Head, Remark
+from skills.document import BrokenSkill, Head, Remark
 from skills.findings import Finding
 from skills.folders import MAIN, NO_PROGRAM, PROGRAM, Fault, Reading, Root, Skill
 from skills.overlap import Described
 from skills.visible import one_line
+from skills.zips import from_zip
 
 TIER: Final = "lint"
 SCANNED_MAX_BYTES: Final = 2 * 1_024 * 1_024
@@ -97,19 +100,25 @@ class Verdict:
 
 
 def lint(places: Sequence[Path], body_max_bytes: int = BODY_MAX_BYTES) -> list[Verdict]:
-    """Everything at `places`: a skill's folder, its SKILL.md, or a folder in which skills lie.
+    """Everything at `places`: a skill's folder, its SKILL.md, a zip of one, or a folder in which skills lie.
 
     All that is given is compared with each other. Raises `FileNotFoundError` for a path that is not there.
     """
-    readings = [(path, reading) for path in places for reading in _readings(path)]
+    with TemporaryDirectory(prefix="deskmate-lint-") as spare:
+        return _verdicts(
+            [(path, reading) for path in places for reading in _readings(path, Path(spare))], body_max_bytes
+        )
+
+
+def _verdicts(readings: Sequence[tuple[Path, Reading]], body_max_bytes: int) -> list[Verdict]:
     skills = [(path, reading.skill) for path, reading in readings if reading.skill]
     others = _neighbours([skill for _, skill in skills])
     verdicts: list[Verdict] = []
-    for _, reading in readings:
+    for path, reading in readings:
         verdicts += [_broken(fault) for fault in reading.faults if fault.kind != NO_PROGRAM]  # that of a skill: below
         if skill := reading.skill:
             findings = (*inspect(skill, body_max_bytes), *_main(skill), *others.get(id(skill), ()))
-            verdicts.append(_fine(skill, findings))
+            verdicts.append(_fine(skill, path if _is_zip(path) else skill.folder / document.NAME, findings))
     return verdicts
 
 
@@ -155,7 +164,27 @@ def scan(skill: Skill) -> Iterator[Finding]:
         yield Finding("text_runs", "may be run as a program, and is a text")
 
 
-def _readings(path: Path) -> Sequence[Reading]:
+def _is_zip(path: Path) -> bool:
+    return path.suffix.casefold() == ".zip" and path.is_file()
+
+
+def _zipped(path: Path, spare: Path) -> Reading:
+    """The skill in a zip, laid out below `spare`."""
+    id_ = path.stem
+    try:
+        id_, files, left_out = from_zip(path.read_bytes(), path.name)
+        skill = folders.skill_of(id_, TIER, Path(), files, left_out)
+    except BrokenBundle as error:
+        return Reading(str(path), {}, id_, faults=(Fault(id_, TIER, path, "zip", str(error)),))
+    except BrokenSkill as error:
+        return Reading(str(path), {}, id_, faults=(Fault(id_, TIER, path, error.kind, error.reason, error.line),))
+    kept = {file.path: files[file.path] for file in (skill.skill_md, *skill.files.values())}
+    return Reading(str(path), {}, id_, replace(skill, folder=Cache(spare).lay_out(skill.hash, kept)))
+
+
+def _readings(path: Path, spare: Path) -> Sequence[Reading]:
+    if _is_zip(path):
+        return [_zipped(path, spare)]
     folder = path.parent if path.is_file() and path.name.casefold() == document.NAME.casefold() else path
     if not folder.exists():
         raise FileNotFoundError(str(path))
@@ -172,9 +201,9 @@ def _broken(fault: Fault) -> Verdict:
     return Verdict(fault.place, fault.id, fault.kind, findings=(finding,))
 
 
-def _fine(skill: Skill, findings: Sequence[Finding]) -> Verdict:
+def _fine(skill: Skill, path: Path, findings: Sequence[Finding]) -> Verdict:
     head = skill.head
-    return Verdict(skill.folder / document.NAME, skill.id, None, head.name, head.description, tuple(findings))
+    return Verdict(path, skill.id, None, head.name, head.description, tuple(findings))
 
 
 def _standard(skill: Skill) -> Iterator[Finding]:

@@ -149,8 +149,10 @@ def here(loaded: Loaded, channel: str) -> tuple[Here, Collection[str]]:
     return do(loaded, channel, work)
 
 
-def shown(loaded: Loaded, channel: str, name: str) -> Shown:
-    return do(loaded, channel, lambda there: there.acts.show(name))
+def shown(loaded: Loaded, channel: str, name: str, path: str) -> tuple[Shown, list[str]]:
+    """A file, and what else whoever looks after skills is told of its skill."""
+    found = do(loaded, channel, lambda there: there.acts.show(name, path))
+    return found, [typed(one, channel) for one in answers.beside(found, ENGLISH)]
 
 
 # ---- switches, trust, bundles ----

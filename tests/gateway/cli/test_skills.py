@@ -77,6 +77,9 @@ def test_show_has_the_exact_text_with_nothing_hidden_its_files_and_findings(
     assert "  references/rules.md  5 bytes" in told
     assert "! SKILL.md:5: pipe_to_shell" in told
     assert "\u200b" not in told
+    assert run(["skills", "show", "expense-report", "references/rules.md"]) == 0
+    assert capsys.readouterr().out.endswith("references/rules.md:\n12345\n")
+    assert run(["skills", "show", "expense-report", "main.py"]) == 1
 
 
 @pytest.mark.usefixtures("folder")
