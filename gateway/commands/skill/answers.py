@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
+from gateway.commands.skill import note_answers
 from gateway.phrases import say
 from gateway.quoting import fenced, few, quoted
 from gateway.shelf.cards import card
@@ -28,7 +27,6 @@ from gateway.shelf.standing import Standing
 from gateway.skill_table import broken, edition, tier_in, version_of
 from skills.findings import Finding
 from skills.folders import Fault, Skill
-from skills.notes import Note, signed
 from skills.visible import visible
 
 LINES_MAX: Final = 20
@@ -59,9 +57,9 @@ def told(done: Outcome, language: str) -> str:
         case Shown():
             return _shown(done, language)
         case Listed():
-            return _listed(done, language)
+            return note_answers.listed(done, language)
         case Noted():
-            return _noted(done, language)
+            return note_answers.noted(done, language)
 
 
 def refused(refusal: Refusal, language: str) -> str:
@@ -265,52 +263,6 @@ def _finding(one: Finding) -> str:
 
 def _trust(id_: str, hash_: str) -> str:
     return quoted(f"/skill trust {id_} {hash_[:DIGITS]}")
-
-
-# ---- notes ----
-
-
-def _listed(listed: Listed, language: str) -> str:
-    parts = []
-    for name, notes in (("waiting", listed.waiting), ("kept", listed.kept), ("everywhere", listed.everywhere)):
-        if notes:
-            lines = [f"- {_note(one, listed.timezone, language)}" for one in notes]
-            parts.append("\n".join([say(f"skill.notes.{name}", language), *lines]))
-    return "\n\n".join(parts) or say("skill.notes.none", language)
-
-
-def _note_shown(done: Noted, language: str) -> str:
-    text = visible(done.note.text).strip("\n")
-    return "\n\n".join([_note(done.note, done.timezone, language), *([fenced(text)] if text else [])])
-
-
-def _noted(done: Noted, language: str) -> str:
-    """Names who wrote it, so that they see what became of it."""
-    note, what = done.note, done.what
-    if what == "shown":
-        return _note_shown(done, language)
-    if what != "ends":
-        return say(f"skill.note.{what}", language, **_about(note), who=quoted(note.by_name or note.by))
-    if note.state != "kept":
-        return say("skill.note.ended", language, **_about(note))
-    if note.until_ms is None:
-        return say("skill.note.never", language, **_about(note))
-    return say("skill.note.ends", language, **_about(note), at=_end(note.until_ms, done.timezone))
-
-
-def _note(note: Note, timezone: str, language: str) -> str:
-    state = say(f"skill.state.{note.state}", language)
-    if note.state == "kept" and note.until_ms is not None:
-        state = say("skill.state.until", language, at=_end(note.until_ms, timezone))
-    return say("skill.note", language, **_about(note), who=quoted(signed(note)), state=state)
-
-
-def _end(at_ms: int, timezone: str) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1_000, ZoneInfo(timezone)):%Y-%m-%d %H:%M} {timezone}"
-
-
-def _about(note: Note) -> dict[str, str]:
-    return {"code": f"`{note.code}`", "skill": quoted(note.skill), "file": quoted(note.file)}
 
 
 def _said(value: Any) -> object:
