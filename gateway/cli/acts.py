@@ -6,7 +6,7 @@ import asyncio
 import os
 import pwd
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,8 +32,10 @@ from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.notes import Notes
 from gateway.shelf.outcomes import Outcome, Refusal, Shown
 from gateway.shelf.shelf import Shelf
+from gateway.shelf.stock import Gone
 from gateway.store import Layout, Store, Unreachable, open_store, reading
-from skills.bundles import Cache
+from skills.bundles import BrokenBundle, Cache
+from skills.folders import Skill
 
 T = TypeVar("T")
 
@@ -153,6 +155,19 @@ def shown(loaded: Loaded, channel: str, name: str, path: str) -> tuple[Shown, li
     """A file, and what else whoever looks after skills is told of its skill."""
     found = do(loaded, channel, lambda there: there.acts.show(name, path))
     return found, [typed(one, channel) for one in answers.beside(found, ENGLISH)]
+
+
+def at_hand(loaded: Loaded, channel: str, skills: Iterable[Skill]) -> None:
+    """See that the files of skills in a channel lie on this machine."""
+
+    async def work(there: Open) -> None:
+        for one in skills:
+            try:
+                await there.acts.shelf.stock.at_hand(one)
+            except (Gone, BrokenBundle, OSError) as error:
+                raise Stop(f"{one.id} can't be read: {error}.") from None
+
+    do(loaded, channel, work)
 
 
 # ---- switches, trust, bundles ----

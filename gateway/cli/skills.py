@@ -29,7 +29,7 @@ from skills import contents, document, lint, visible
 from skills.contents import Changed
 from skills.findings import Finding
 from skills.folders import Fault, Skill, read_file
-from skills.library import Library, SkillNotFound, roots, scan
+from skills.library import Catalogue, Library, SkillNotFound, roots, scan
 from skills.needs import unmet
 from skills.programs import Grant, Programs
 
@@ -206,17 +206,29 @@ def probe(loaded: Loaded, text: str | None, file: Path | None, as_json: bool, pr
         click.echo(json.dumps(score.as_json()) if as_json else str(score))
 
 
-@skills.command(epilog=for_example("skills test", "skills test daily-report --profile team"))
+@skills.command(
+    epilog=for_example(
+        "skills test", "skills test daily-report --profile team", "skills test checklist --channel slack-main/C0123"
+    )
+)
 @click.argument("name", metavar="[ID]", required=False)
 @click.option("--profile", "profile_name", default=DEFAULT, show_default=True, help="Whose time zone and variables.")
+@channel_option
 @pass_loaded
-def test(loaded: Loaded, name: str | None, profile_name: str) -> None:
+def test(loaded: Loaded, name: str | None, profile_name: str, channel: str | None) -> None:
     """Run the examples of skills that are programs.
 
-    Says what came where something else was expected. Without ID, those of all. Exit code 1 if one fails.
+    Says what came where something else was expected. Without ID, those of all. Exit code 1 if one fails. With --channel
+    those of skills in force there, as its profile has it: nothing runs of a bundle that waits for trust.
     """
-    library, profile = _library(loaded), _profile(loaded, profile_name)
-    chosen = [_program(library, name)] if name else [one for one in library.skills.values() if one.program]
+    if channel:
+        here, _ = _in_force().here(loaded, channel)
+        catalogue, profile = here.catalogue, here.profile
+    else:
+        catalogue, profile = _library(loaded).catalogue(["*"]), _profile(loaded, profile_name)
+    chosen = [_program(catalogue, name)] if name else [one for one in catalogue.skills if one.program]
+    if channel:
+        _in_force().at_hand(loaded, channel, chosen)
     programs = Programs(loaded.settings.skills, loaded.settings.data / "programs", environment(), loaded.secret_values)
     grant = Grant(ZoneInfo(profile.timezone), frozenset(profile.program_env))
     passed, failed = asyncio.run(examples.run(programs, chosen, grant))
@@ -271,9 +283,9 @@ def _profile(loaded: Loaded, name: str) -> Profile:
     return loaded.profiles[name]
 
 
-def _program(library: Library, name: str) -> Skill:
+def _program(catalogue: Catalogue, name: str) -> Skill:
     try:
-        skill = library.catalogue(["*"]).find(name)
+        skill = catalogue.find(name)
     except SkillNotFound as error:
         raise Stop(str(error)) from None
     if skill.program is None:

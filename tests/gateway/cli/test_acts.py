@@ -119,6 +119,22 @@ async def test_a_bundle_is_added_shown_trusted_and_removed(world: World, typed: 
     assert "checklist" not in await world.ids(DEV)
 
 
+@pytest.mark.sandbox
+async def test_examples_of_a_bundle_run_once_it_is_trusted(world: World, typed: Typed) -> None:
+    files = {
+        "SKILL.md": skill_md("runs"),
+        "main.py": "def run(params):\n    return 'made'\n",
+        "schema.json": '{"type": "object", "effect": "read", "properties": {}}',
+        "examples/one.input.json": "{}",
+        "examples/one.expected.txt": "made",
+    }
+    (world.folder / "runs.zip").write_bytes(zipped(files))
+    await typed("skills", "add", str(world.folder / "runs.zip"), *HERE)
+    assert "There is no skill" in await typed.fails("skills", "test", "runs", *HERE)
+    await typed("skills", "trust", "runs", *HERE)
+    assert "1 example passed" in await typed("skills", "test", "runs", *HERE)
+
+
 async def test_a_bundle_for_all_is_in_force_at_once_and_no_channel_takes_it_away(world: World, typed: Typed) -> None:
     await typed("skills", "add", str(world.folder / "checklist.zip"), "--everywhere")
     for key in (OPS, DEV):
