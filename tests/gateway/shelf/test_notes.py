@@ -196,6 +196,8 @@ async def test_what_has_ended_is_changed_no_more(notes: Notes, store: Store) -> 
     short = await keep(notes, "short")
     await notes.expire(a_change("soon"), short.code, await server_ms(store) + 20)
     await until_read(notes, [])
+    found = await notes.find(OPS, short.code)
+    assert (found.state, found.text) == ("expired", ""), "though nothing has tidied its file yet"
 
     for decided in (
         notes.revert(a_change("revert"), short.code),

@@ -182,6 +182,7 @@ async def test_a_bundle_that_is_not_what_its_hash_says_is_no_skill(world: World)
 async def test_what_was_published_is_told_skill_by_skill(world: World, caplog: pytest.LogCaptureFixture) -> None:
     write(world.root, "report", description="Makes the report.")
     write(world.root, "bad").joinpath("SKILL.md").write_text("no skill")
+    write(world.root, "日报")
     with caplog.at_level("INFO", "gateway.shelf.packing"):
         await world.publish()
         told = [record.getMessage() for record in caplog.records]
@@ -190,7 +191,8 @@ async def test_what_was_published_is_told_skill_by_skill(world: World, caplog: p
         assert any(line.startswith("✗ bad  org  (SKILL.md line 1: ") for line in told)
         (published,) = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "skills published"]
         assert published["snapshot"] == 1
-        assert published["sum"].startswith("3 of 3 skills on, 1 broken, list of ")
+        assert published["sum"].startswith("4 of 4 skills on, 1 broken, list of ")
+        assert not any("names of a-z" in line for line in told), "a name in Chinese is no fault"
         caplog.clear()
         write(world.root, "report", description="Makes another report.")
         await world.publish()
