@@ -19,17 +19,23 @@ from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says
 
 
+@pytest.fixture(params=get_args(Delivery))
+def delivery(request: pytest.FixtureRequest) -> Delivery:
+    way: Delivery = request.param
+    return way
+
+
 @pytest.fixture
-async def world(stage: Stage, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def world(
+    stage: Stage, tmp_path: Path, delivery: Delivery, request: pytest.FixtureRequest
+) -> AsyncIterator[World]:
     words = random.Random(request.config.getoption("randomly_seed"))
-    async with opened(stage, tmp_path, words) as made:
+    async with opened(stage, tmp_path, words, team={"delivery": delivery, "queue": {"mode": "steer"}}) as made:
         yield made
 
 
-@pytest.mark.parametrize("delivery", get_args(Delivery))
 async def test_off_bites_when_a_message_joins(world: World, delivery: Delivery) -> None:
     name, body = world.word("way-"), world.word("body-")
-    world.profile("team", delivery=delivery, queue={"mode": "steer"})
     world.write(name, skill("How it is done.", f"Do it. {body}"))
     await world.reload()
     room = world.room()

@@ -89,11 +89,11 @@ async def test_a_member_sees_a_straight_table_that_says_why(world: World) -> Non
 
 
 async def test_a_terminal_shows_the_same_table_and_narrower_ones_cut_no_id(world: World) -> None:
-    world.profile("copy", language="en")
+    await world.profile("copy", language="en")
     room = world.room("copy")
     ids = await five(world, room)
-    while "summary" not in (turn := await world.talk(room).say(MAX, "/skill list")).reply:
-        pass  # the profile is looked at about once a second
+    turn = await world.talk(room).say(MAX, "/skill list")
+    assert "summary" in turn.reply
     chat = [line for block in tables(turn.posts) for line in block]
 
     async def terminal(columns: int) -> list[str]:

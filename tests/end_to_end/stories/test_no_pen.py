@@ -8,9 +8,8 @@ import pytest
 
 from gateway.conversation.key import key_of
 from gateway.shelf.notes import Notes
-from tests.end_to_end.requests import guidance, results, texts, tools
+from tests.end_to_end.requests import guidance, results, tools
 from tests.end_to_end.stories.world import MAX, PROFILE, World
-from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -76,19 +75,18 @@ async def test_nothing_is_saved_by_any_name(world: World, profile: str) -> None:
 
 async def test_the_pen_comes_with_the_next_turn_and_goes_within_one(world: World) -> None:
     bare = [name for name in PROFILE["tools"] if name != SAVE]
-    world.profile("copy", tools=bare)
+    await world.profile("copy", tools=bare)
     room = world.room("copy")
-    await offered(world, room, is_there=False)
-    world.profile("copy")
-    await offered(world, room, is_there=True)
+    assert not await is_offered(world, room)
+    await world.profile("copy")
+    assert await is_offered(world, room)
     hold = asyncio.Event()
     talk = world.talk(room)
     held = Reply(note(world).content, "tool_use", hold=hold)
-    done = await talk.begin(MAX, "记下来", note(world), held)
+    done = await talk.begin(MAX, "记下来", note(world), held, says("不行了。"))
     count = len(world.asked)
     await world.stage.model.until(lambda: len(world.asked) == count + 2)
-    world.profile("copy", tools=bare)
-    await offered(world, room, is_there=False)  # from now on everybody goes by it
+    await world.profile("copy", tools=bare)
     hold.set()
     turn = await done()
     assert SAVE in tools(turn.asked[-1]), "what the model is shown stays for this turn"
@@ -98,13 +96,6 @@ async def test_the_pen_comes_with_the_next_turn_and_goes_within_one(world: World
     assert "不行了" in turn.reply
 
 
-async def offered(world: World, room: str, *, is_there: bool) -> None:
-    """Ask until every worker offers the pen, or none does: each looks at its settings about once a second."""
-    in_a_row = 0
-    while in_a_row < 6:
-        turn = await world.talk(room).say(MAX, "?", script=last_word)
-        in_a_row = in_a_row + 1 if (SAVE in tools(turn.asked[0])) is is_there else 0
-
-
-def last_word(asked: Asked) -> Reply:
-    return says("不行了。" if "记下来" in texts(asked) else "!")
+async def is_offered(world: World, room: str) -> bool:
+    turn = await world.talk(room).say(MAX, "?", says("!"))
+    return SAVE in tools(turn.asked[0])

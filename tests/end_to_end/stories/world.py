@@ -32,6 +32,7 @@ from gateway.shelf.shelf import Shelf
 from gateway.store import Layout, Store, open_store
 from skills.bundles import Cache
 from tests.end_to_end.conftest import Stage
+from tests.harness.deployment import Running
 from tests.harness.fake_model import Asked, Script
 from tests.harness.model_replies import Reply
 from tests.harness.slack_twin import TEAM, Said
@@ -128,9 +129,19 @@ class World:
             place.write_bytes(content if isinstance(content, bytes) else content.encode())
         return folder
 
-    def profile(self, name: str, **changed: Any) -> None:
-        """Write a profile: `team` but for what is changed. Whoever is asked a second later goes by it."""
-        _write_profile(self.folder, name, {**PROFILE, **changed})
+    async def profile(self, name: str, **changed: Any) -> None:
+        """Write a profile, `team` but for what is changed, and wait until every process goes by it."""
+        told = [(one, len(self._read(one))) for one in self.stage.deskmate.running]
+        if not _write_profile(self.folder, name, {**PROFILE, **changed}):
+            return
+        async with asyncio.timeout(WITHIN_S):
+            while any(len(self._read(one)) == before for one, before in told):
+                await asyncio.sleep(0.02)
+
+    @staticmethod
+    def _read(process: Running) -> list[dict[str, Any]]:
+        """Its log lines about profiles that it read again."""
+        return [line for line in process.lines() if line["event"].startswith("settings: in force now")]
 
     async def reload(self) -> None:
         """Have the folders read again, and wait until what lies there is in force everywhere."""
@@ -227,11 +238,16 @@ def skill(description: str, body: str, **head: Any) -> str:
 
 @asynccontextmanager
 async def opened(
-    stage: Stage, folder: Path, words: random.Random, connections: Mapping[str, Any] | None = None, **skills: Any
+    stage: Stage,
+    folder: Path,
+    words: random.Random,
+    connections: Mapping[str, Any] | None = None,
+    team: Mapping[str, Any] | None = None,
+    **skills: Any,
 ) -> AsyncIterator[World]:
     """Everything runs: a gateway, two workers, a few pages of the web, the organisation's folder, still empty.
 
-    `connections`: others than Slack; `skills`: settings of that section.
+    `connections`: others than Slack; `team`: what is otherwise in that profile; `skills`: settings of that section.
     """
     (folder / "org").mkdir()
     pages: dict[str, Page] = {}
@@ -245,8 +261,8 @@ async def opened(
             "tools": {"web_fetch": {"allow_private": [f"127.0.0.1:{port}"]}},
         }
         stage.set(settings, dict(PROFILE))
-        for name in ("team", "copy"):
-            _write_profile(folder, name, PROFILE)
+        _write_profile(folder, "team", {**PROFILE, **(team or {})})
+        _write_profile(folder, "copy", PROFILE)
         _write_profile(folder, "save", {**PROFILE, "notes": "save"})
         store = open_store(stage.deskmate.redis_url, Layout(stage.deskmate.prefix, 1), timeout_s=5.0)
         stack.push_async_callback(store.close)
@@ -255,6 +271,10 @@ async def opened(
         yield World(stage, folder, store, words, pages, port)
 
 
-def _write_profile(folder: Path, name: str, profile: Mapping[str, Any]) -> None:
+def _write_profile(folder: Path, name: str, profile: Mapping[str, Any]) -> bool:
+    """Whether it is otherwise than before."""
     place = folder / "profiles" / f"{name}.yaml"
-    place.write_text(yaml.safe_dump(dict(profile), allow_unicode=True))
+    text = yaml.safe_dump(dict(profile), allow_unicode=True)
+    before = place.read_text() if place.exists() else ""
+    place.write_text(text)
+    return text != before
