@@ -16,7 +16,7 @@ import pytest
 
 from config.settings import SkillsSettings
 from skills import references
-from skills.folders import Root, Skill
+from skills.folders import NO_PROGRAM, Root, Skill
 from skills.library import Library, scan
 from skills.programs import Grant, ProgramFailed, Programs, Result, description, tool_name
 from tests.skills.test_library import write
@@ -83,11 +83,13 @@ def test_one_of_the_two_files_makes_a_plain_skill_with_a_warning(tmp_path: Path,
     assert any("belong together" in warning for warning in found.warnings)
 
 
-def test_a_schema_that_is_none_makes_a_plain_skill_with_a_warning(tmp_path: Path) -> None:
+def test_a_schema_that_is_none_makes_a_plain_skill_and_a_fault(tmp_path: Path) -> None:
     write_program(tmp_path, "report", schema={"type": "object", "effect": "maybe"})
     found = library(tmp_path)
     assert found.skills["report"].program is None
-    assert "effect: wanted one of read, idempotent, once" in "".join(found.warnings)
+    [fault] = found.faults
+    assert (fault.id, fault.kind) == ("report", NO_PROGRAM)
+    assert "effect: wanted one of read, idempotent, once" in fault.reason
 
 
 def test_no_line_of_a_program_can_be_read(tmp_path: Path) -> None:
