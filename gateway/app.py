@@ -35,7 +35,7 @@ from gateway.intake import Intake
 from gateway.logs import log
 from gateway.patience import Patience
 from gateway.platforms import Adapter, ConnectionRefused, HttpReply, Malformed, Outside, RawRequest, Unauthorized
-from gateway.serving import refuse_unfit
+from gateway.serving import cancelled, refuse_unfit
 from gateway.shelf.packing import Packer
 from gateway.store import Layout, Store, Unreachable, open_store
 from gateway.web.chat import add_chat
@@ -172,9 +172,7 @@ class Gateway:
             for name, adapter in self._parts.adapters.items()
         ]
         yield
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(tasks)
         await self._parts.close()
 
     async def _open(self) -> None:

@@ -1,4 +1,4 @@
-"""How a process of ours begins: its loop, and the refusal of a Redis that would lose messages."""
+"""How a process of ours begins and ends: its loop, the refusal of a Redis that would lose messages, the end of its tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,6 +18,8 @@ from gateway.logs import log
 from gateway.store import Store, Unreachable
 
 logger = logging.getLogger(__name__)
+
+CANCEL_AGAIN_S = 0.2
 
 
 class Unfit(Exception):
@@ -62,3 +64,12 @@ async def refuse_unfit(store: Store, settings: Settings) -> None:
     failed = [finding for finding in findings if finding.level == "fail"]
     if failed:
         raise Unfit("; ".join(f"{one.about}: {one.text} ({one.advice})" for one in failed))
+
+
+async def cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel until they have ended: something beneath may swallow it once, as redis-py does while it connects."""
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
+    await asyncio.gather(*tasks, return_exceptions=True)

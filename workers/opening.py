@@ -21,7 +21,7 @@ from gateway.conversation.mailbox import Mailbox
 from gateway.feed import Feed
 from gateway.files import Files
 from gateway.logs import log
-from gateway.serving import refuse_unfit
+from gateway.serving import cancelled, refuse_unfit
 from gateway.shelf.notes import Notes
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf
@@ -74,7 +74,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
             )
     finally:
         if watching:
-            watching.cancel()
+            await cancelled([watching])
         await model.close()
         await feed.close()
         await store.close()

@@ -28,8 +28,17 @@ TTL_S: Final = 60
 class LoopWorker(BaseWorker):
     """A worker whose work is done by an asyncio loop; RQ knows only that it lives and whether it is busy."""
 
+    is_leaving = False
+
     def execute_job(self, job: Any, queue: Any) -> None:  # RQ's signature
         raise NotImplementedError("bells are answered by the runner")
+
+    def _pubsub_exception_handler(self, exc: Exception, pubsub: Any, pubsub_thread: Any) -> None:
+        """RQ waits a second for its thread, then takes the connection away beneath it: no matter when we leave."""
+        if self.is_leaving:
+            pubsub_thread.stop()
+        else:
+            super()._pubsub_exception_handler(exc, pubsub, pubsub_thread)
 
 
 class Registration:
@@ -99,6 +108,7 @@ class Registration:
 
     def _leave(self) -> None:
         if self._worker is not None:
+            self._worker.is_leaving = True
             self._worker.register_death()
             self._worker.unsubscribe()
         self._redis.close()

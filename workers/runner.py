@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +20,7 @@ from gateway.bell import Bell, Foreign
 from gateway.conversation.claim import Claim, Claimed, Fenced, Lost
 from gateway.conversation.mailbox import Cold, Mailbox
 from gateway.logs import log
+from gateway.serving import cancelled
 from gateway.store import Refused, Unreachable
 from workers.registration import Registration
 
@@ -31,7 +32,6 @@ BURY_AFTER = 6
 """And this often, without one finished step: it is given up, whatever the reason."""
 BELL_WAIT_S = 2.0
 LAG_STEP_S = 0.05
-CANCEL_AGAIN_S = 0.2
 WATCH_S = 1.0
 
 Attend = Callable[[Claim, Callable[[], int]], Awaitable[Claimed]]
@@ -106,7 +106,7 @@ class Runner:
                     task.result()
             await self._end_turns()
         finally:
-            await _cancelled((*tasks, draining))
+            await cancelled((*tasks, draining))
             with suppress(Unreachable):
                 await self._mailbox.leave(self.name)
 
@@ -286,12 +286,3 @@ class Runner:
         for claim in left:
             await self._hand_over(claim)
         log(logger, "drained", handed_over=len(left))
-
-
-async def _cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel until they have ended: something beneath may swallow it once, as redis-py does while it connects."""
-    while left := [task for task in tasks if not task.done()]:
-        for task in left:
-            task.cancel()
-        await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
-    await asyncio.gather(*tasks, return_exceptions=True)

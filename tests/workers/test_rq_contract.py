@@ -121,3 +121,33 @@ async def test_what_rings_while_a_ring_is_written_is_rung_as_well(redis_url: str
     await bell.push_back(2)
     assert await bell.pop(1) == 2
     await bell.close()
+
+
+LEAVE = """
+import asyncio, sys
+from workers.registration import Registration
+
+async def main():
+    registration = Registration(sys.argv[1], "bells", "w1")
+    await registration.look(busy=False, draining=False)
+    worker = registration._worker
+    heard = []
+    try:
+        raise TypeError("its connection was taken away")
+    except TypeError as error:
+        try:
+            worker._pubsub_exception_handler(error, worker.pubsub, worker.pubsub_thread)
+        except TypeError:
+            heard.append("told while it works")
+        worker.is_leaving = True
+        worker._pubsub_exception_handler(error, worker.pubsub, worker.pubsub_thread)
+        heard.append("running" if worker.pubsub_thread._running.is_set() else "quiet when it leaves")
+    await registration.leave()
+    print(", ".join(heard))
+
+asyncio.run(main())
+"""
+
+
+def test_what_rqs_thread_meets_when_we_leave_is_no_error(redis_url: str, names: RqSettings) -> None:
+    assert in_rq(LEAVE, names, redis_url).splitlines()[-1] == "told while it works, quiet when it leaves"
