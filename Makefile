@@ -4,10 +4,9 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$python; break; }; done)
 BIN := .venv/bin
 TOO_OLD := deskmate needs Python 3.11 or newer
-BOTH_HALVES = $(MAKE) --no-print-directory --jobs=2 test-end-to-end test-the-rest
 REQUIRE := $(if $(DESKMATE_TESTS_REQUIRE),--require $(DESKMATE_TESTS_REQUIRE))
 
-.PHONY: check setup demo test test-end-to-end test-the-rest fix builtin-hashes lock bench clean
+.PHONY: check setup demo test fix builtin-hashes lock bench clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := check
 
@@ -16,21 +15,15 @@ check: .venv/.test ## everything that must hold before a commit
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@$(BOTH_HALVES)
+	$(BIN)/python -m pytest $(REQUIRE)
 
 setup: .venv/.test ## the virtual environment, with what tests need
 
 demo: .venv/.core ## a message in, a reply out: real gateway, real worker, a scripted model
 	@$(BIN)/deskmate demo
 
-test: .venv/.test ## all tests, in two halves side by side: most of the time they wait for processes
-	@$(BOTH_HALVES)
-
-test-end-to-end: .venv/.test ## those that run real processes of ours
-	$(BIN)/python -m pytest $(REQUIRE) tests/end_to_end
-
-test-the-rest: .venv/.test
-	$(BIN)/python -m pytest $(REQUIRE) --ignore tests/end_to_end
+test: .venv/.test
+	$(BIN)/python -m pytest $(REQUIRE)
 
 fix: .venv/.test ## repair what can be repaired
 	$(BIN)/ruff check --fix .

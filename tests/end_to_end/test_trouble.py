@@ -332,7 +332,8 @@ async def test_status_tells_who_runs_and_what_was_given_up(stage: Stage) -> None
     assert code == 0
     assert "workers: 1" in shown
     assert "slack-main/C0CHAN1  running for" in shown
-    stage.slack.next(error="is_archived", on="chat.postMessage")
+    # Twice: an answer that took longer than a second begins as a growing message.
+    stage.slack.next(error="is_archived", on="chat.postMessage", times=2)
     hold.set()
     worker = stage.deskmate.running[-1]
     await until(lambda: bool(worker.lines("send given up")))
