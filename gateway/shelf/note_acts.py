@@ -10,10 +10,12 @@ from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from gateway.access import SkillUse, may
 from gateway.shelf.acts import Acts
 from gateway.shelf.audit import Change
 from gateway.shelf.notes import EVERYWHERE, Decided, Full, NoNote, Notes, OtherNotes
 from gateway.shelf.outcomes import Listed, Noted, NotedAs, Refusal
+from skills import ids
 from skills.notes import Note
 
 LISTED_MAX: Final = 40
@@ -39,7 +41,7 @@ class NoteActs:
         return Listed(waiting, kept, everywhere, here.profile.timezone)
 
     async def show(self, code: str) -> Noted:
-        """Until a note counts, nobody reads it but who may decide on it, or look after skills."""
+        """A note that waits, or one to a skill that is not on here, is for those who may decide on it or look after skills."""
         here, _ = await self.acts.may("skill notes show")
         try:
             note = await self.notes.find(here.channel_id, code)
@@ -47,6 +49,9 @@ class NoteActs:
             raise Refusal("no_note", code=code) from None
         if note.state == "pending" and not self.acts.looks_after(here):
             raise Refusal("note_waits", code=note.code)
+        skill = here.library.skills.get(ids.key(note.skill))
+        if not self.acts.looks_after(here) and not (skill and may(None, here, SkillUse(skill, "read")).allowed):
+            raise Refusal("hidden", id=note.skill)
         return Noted("shown", note, here.profile.timezone)
 
     async def approve(self, code: str) -> Noted:
