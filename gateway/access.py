@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from config.profiles import Profile, Role
 from gateway.events import Actor
-from gateway.shelf.decisions import Decisions
+from gateway.shelf.decisions import NO_REVISION, Decisions
 from gateway.skill_tools import is_listed
 from skills import ids
 from skills.folders import Skill
@@ -146,10 +146,15 @@ class Here:
         return ids.fitting(self.profile.skills).fullmatch
 
     @cached_property
+    def fits_programs(self) -> Callable[[str], object]:
+        """Whether the profile lets the program of a skill run, by `ids.key` of its id."""
+        return ids.fitting(self.profile.programs).fullmatch
+
+    @cached_property
     def catalogue(self) -> Catalogue:
         """What may be loaded here."""
         profile, library = self.profile, self.library
-        own = (self.channel_id, self.own.revision) if self.own.revision != "0" else ()
+        own = (self.channel_id, self.own.revision) if self.own.revision != NO_REVISION else ()
         alike = (tuple(profile.skills), tuple(profile.program_env), self.org.revision, own)
         made = self.catalogues.pop(alike, None)
         if made is None:
@@ -247,7 +252,7 @@ def _reason(here: Here, use: SkillUse) -> Reason:
             return "gone"
         if not here.own.trusts(skill.id, skill.hash):
             return "untrusted"
-    if use.act == "run" and not ids.fitting(here.profile.programs).fullmatch(ids.key(skill.id)):
+    if use.act == "run" and not here.fits_programs(ids.key(skill.id)):
         return "profile"
     return "allowed"
 

@@ -34,6 +34,11 @@ class Stop(click.ClickException):
         self.code = code
 
 
+def no_redis(error: Exception) -> Stop:
+    """The end of a command that only looks into Redis, or writes to it once."""
+    return Stop(f"Redis does not answer: {str(error).rstrip('.')}. Start it, or correct redis.url (REDIS_URL).")
+
+
 @dataclass(slots=True, weakref_slot=True)
 class _Given:
     """What stands before the command."""

@@ -19,7 +19,7 @@ from config.checks import nearest
 from config.loading import Loaded
 from config.rules import rule_of
 from gateway.access import Here
-from gateway.cli import ENGLISH, Stop, channel_option, for_example, needed_channel_option, pass_readable
+from gateway.cli import ENGLISH, Stop, channel_option, for_example, needed_channel_option, no_redis, pass_readable
 from gateway.cli.words import typed
 from gateway.commands.skill import answers
 from gateway.connections import PAGE
@@ -67,9 +67,7 @@ def do(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[T]]
     except NoServer as error:
         raise Stop(f"{error}.") from None
     except Unreachable as error:
-        raise Stop(
-            f"Redis does not answer: {str(error).rstrip('.')}. Start it, or correct redis.url (REDIS_URL)."
-        ) from None
+        raise no_redis(error) from None
     except ValueError as error:
         raise Stop(f"What Redis holds about skills can't be read: {error}.") from None
 

@@ -11,7 +11,7 @@ from dataclasses import asdict
 import click
 
 from config.settings import Settings
-from gateway.cli import Stop, pass_settings
+from gateway.cli import Stop, no_redis, pass_settings
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.overview import Overview, overview
 from gateway.counts import BREAK, counted
@@ -32,9 +32,7 @@ def status(settings: Settings, as_json: bool, dead: int) -> None:
     except NoServer as error:
         raise Stop(f"{error}.") from None
     except Unreachable as error:
-        raise Stop(
-            f"Redis does not answer: {str(error).rstrip('.')}. Start it, or correct redis.url (REDIS_URL)."
-        ) from None
+        raise no_redis(error) from None
     whole = {**asdict(seen), "counts": counts}
     click.echo(json.dumps(whole, ensure_ascii=False) if as_json else "\n".join([_told(seen), *told_counts(counts)]))
 

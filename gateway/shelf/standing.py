@@ -40,5 +40,5 @@ def standing(here: Here, skill: Skill) -> Standing:
 def _program(here: Here, skill: Skill) -> Program | None:
     if skill.program is None:
         return None
-    is_listed = ids.fitting(here.profile.programs).fullmatch(ids.key(skill.id)) is not None
+    is_listed = here.fits_programs(ids.key(skill.id)) is not None
     return Program(skill.program.effect, is_listed, here.rule("programs", skill.id))
