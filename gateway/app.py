@@ -25,6 +25,7 @@ from config.loading import Loaded
 from config.settings import Settings
 from config.watching import Watched
 from gateway.bell import Bell, open_bell
+from gateway.boards import Boards
 from gateway.checks import check_server
 from gateway.connections import adapters
 from gateway.conversation.mailbox import Mailbox
@@ -95,7 +96,7 @@ async def open_parts(loaded: Loaded, redis_url: str, rq_url: str) -> Parts:
         bell=bell,
         feed=feed,
         http=http,
-        adapters=adapters(loaded, Outside(http, feed, Files(store), settings.tools.web_fetch)),
+        adapters=adapters(loaded, Outside(http, feed, Files(store), Boards(store), settings.tools.web_fetch)),
         intake=Intake(mailbox, bell, watched),
         watched=watched,
     )

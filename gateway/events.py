@@ -34,13 +34,22 @@ class Attachment:
     """A file that came with a message. `fetch` is for the platform's own `download`."""
 
     kind: str
-    """`image`, `file`, `audio` or `video`."""
+    """`image`, `file`, `audio` or `video`; else what it is in one word, such as `sticker` or `location`."""
     name: str
     mime: str
     size_bytes: int
     fetch: dict[str, Any] = field(default_factory=dict)
     content: bytes = field(default=b"", repr=False)
     """What came with the message itself, from `parse` until `gateway.files` has put it away; it is never dumped."""
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON; `of` gives it back, without `content`."""
+        return {name: value for name, value in _fields(self).items() if name != "content"}
+
+    @classmethod
+    def of(cls, dumped: dict[str, Any]) -> Attachment:
+        """Unknown fields of a later version are ignored. Raises `TypeError` for what is none."""
+        return cls(**_known(cls, dumped))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,7 @@ class Event:
     """One thing a person did."""
 
     kind: str
-    """`message`, `edit`, `delete`, `action`, `command` or `membership`."""
+    """`message`, `edit`, `delete`, `action` (a button), `command`, `membership` or `pull` (the platform comes for a text)."""
     conversation: ConversationKey
     actor: Actor
     dedupe_keys: tuple[str, ...]
@@ -72,11 +81,17 @@ class Event:
     name: str = ""
     """Of a command (`/stop` is `stop`) or of an action."""
     value: str = ""
-    """What a pressed button carries."""
+    """What a pressed button carries: our `Button.command`."""
     addressed: bool = True
     """What the payload alone says: is it meant for us? Intake knows the threads we are in."""
     is_direct: bool = False
     attachments: tuple[Attachment, ...] = ()
+    quoted: str = ""
+    """The text that it answers, where the platform sends that along."""
+    parent_id: str = ""
+    """The message that it answers, where the payload does not say whose that is: intake knows ours."""
+    group: str = ""
+    """Messages of one group are one: the pictures of an album come as a message each."""
     reply_handle: ReplyHandle | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     """What the platform needs for its reply and nobody else reads."""
@@ -84,7 +99,8 @@ class Event:
     @property
     def is_empty(self) -> bool:
         """Nothing that anybody could see: a bare mention, blanks, zero-width characters."""
-        return not self.attachments and not any(one.isprintable() and not one.isspace() for one in self.text)
+        said = self.text or self.quoted
+        return not self.attachments and not any(one.isprintable() and not one.isspace() for one in said)
 
     def dump(self) -> str:
         """JSON, one line; `load` gives the same event back."""
@@ -105,7 +121,7 @@ class Event:
             known["conversation"] = of_parts(known["conversation"])
             known["actor"] = Actor(**_known(Actor, known["actor"]))
             known["dedupe_keys"] = tuple(known["dedupe_keys"])
-            known["attachments"] = tuple(Attachment(**_known(Attachment, one)) for one in known.get("attachments", ()))
+            known["attachments"] = tuple(map(Attachment.of, known.get("attachments", ())))
             if known.get("reply_handle"):
                 known["reply_handle"] = ReplyHandle(**_known(ReplyHandle, known["reply_handle"]))
             return cls(**known)

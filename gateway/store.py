@@ -63,6 +63,11 @@ class Layout:
         """`dm:{skills}`: begins every key about skills, which belong to no partition."""
         return f"{self.prefix}:{{skills}}"
 
+    @property
+    def pace_root(self) -> str:
+        """`dm:{pace}`: begins every key about what platforms ask of senders."""
+        return f"{self.prefix}:{{pace}}"
+
     def root_of(self, conversation_id: str) -> str:
         return self.root(self.partition(conversation_id))
 

@@ -23,7 +23,7 @@ from gateway.platforms import Adapter, Outbound
 from gateway.store import Unreachable
 from workers.cards import BEFORE
 from workers.delivery import Delivery
-from workers.turn import Parked, Turn, reply_to, rows_for, stable_key, turn_id
+from workers.turn import Parked, Turn, reply_to, rows_for, stable_key, turn_id, without_handle
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Aside:
                 row,
                 key=stable_key(conversation, turn_id(event), "part", str(number)),
                 order=number - BEFORE,
-                to=reply_to(event),
+                to=reply_to(event) if number == 0 else without_handle(reply_to(event)),
                 state="pending",
                 since_ms=0,
                 ref=None,

@@ -10,7 +10,7 @@ from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
 from gateway.platforms import Adapter, Outbound
 from workers.delivery import Delivery
-from workers.turn import Turn, rows_for, stable_key
+from workers.turn import Turn, rows_for, stable_key, without_handle
 
 BEFORE: Final = 10_000
 """What is not sent when the turn has ended goes out before its reply."""
@@ -32,6 +32,7 @@ class Cards:
                 row,
                 key=stable_key(self.turn.stored.key.id, self.turn.id, "card", call_id, str(number)),
                 order=number - BEFORE,
+                to=without_handle(row.to),
                 state="pending",
                 since_ms=0,
                 ref=None,

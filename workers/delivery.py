@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from config.settings import MailboxSettings
+from gateway import pace
 from gateway.conversation.claim import Lost
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Adapter, Outbound, Outcome, Sent
-from workers.turn import Parked, Turn, address, part_of, rows_for
+from workers.turn import Parked, Turn, address, part_of, rows_for, without_handle
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Delivery:
         tries = 0
         while left is not None:
             row = left
+            await self._keep_pace()
             outcome = await self._attempt(row)
             tries += 1
             match outcome.kind:
@@ -73,6 +75,11 @@ class Delivery:
         if row.state == "pending":
             await self._pause((row.since_ms - self.turn.now_ms()) / 1000)  # whoever comes back early waits on
         return row, False
+
+    async def _keep_pace(self) -> None:
+        turn = self.turn
+        while (wait_s := await pace.take(turn.mailbox.store, turn.stored.key, self.adapter.capabilities.pace)) > 0:
+            await self._pause(wait_s)
 
     async def _attempt(self, row: Row) -> Outcome:
         """Mark, look at the own clock, send. Past the lease nothing is sent: somebody else may be at it."""
@@ -121,7 +128,7 @@ class Delivery:
             settled_by=how,
         )
         if found and found.kind == "ok":
-            if can.stream == "edit":
+            if self.adapter.stream(address(turn.stored, row.to)).kind == "message":
                 return replace(row, state="pending", ref=sent_ref(found)), False  # make the growing one whole
             await turn.mailbox.mark(turn.claim, row, "sent", sent_ref(found))
             return None, False
@@ -151,6 +158,8 @@ class Delivery:
 
     async def _wait(self, row: Row, tries: int, outcome: Outcome) -> None:
         pause = self._backoff_s(row, tries, outcome)
+        if outcome.kind == "rate_limited":
+            await pace.hold(self.turn.mailbox.store, self.turn.stored.key, outcome, pause)
         await self.turn.mailbox.mark(self.turn.claim, row, "pending", row.ref, in_ms=int(pause * 1000))
         log(logger, "send delayed", level=logging.WARNING, reason=outcome.kind, detail=outcome.detail, pause_s=pause)
         await self._pause(pause)
@@ -192,7 +201,10 @@ class Delivery:
             return []
         text = say(phrase, self.turn.language)
         parts = self.adapter.render(Outbound(text, is_notice=True, only_for=row.part.get("only_for")))[:1]
-        return [replace(one, key=row.key + NOTICE, order=row.order, ref=None) for one in rows_for(self.turn, parts)]
+        return [
+            replace(one, key=row.key + NOTICE, order=row.order, to=without_handle(row.to), ref=None)
+            for one in rows_for(self.turn, parts)
+        ]
 
 
 def sent_ref(outcome: Outcome) -> dict[str, Any] | None:

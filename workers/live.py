@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from gateway import pace
 from gateway.conversation.claim import Lost
 from gateway.logs import log
 from gateway.phrases import say
-from gateway.platforms import Adapter, Outbound, Outcome, StepLine
+from gateway.platforms import Adapter, Growing, Outbound, Outcome, StepLine
 from workers.delivery import sent_of, sent_ref
 from workers.turn import Turn, rows_for
 
@@ -25,14 +27,16 @@ class Live:
         self._send_timeout_s = turn.mailbox.settings.send_timeout_s
         self._turn = turn
         self._adapter = adapter
+        self._stream = adapter.stream(turn.address)
         self._text = ""
         self._steps: list[StepLine] = []
         self._changed = asyncio.Event()
         self._shown_s = asyncio.get_running_loop().time()  # an answer that is quick comes as one message
+        self._is_seen = False
         self._showing: asyncio.Task[None] | None = None
-        self._pump = (
-            asyncio.create_task(self._show_on(), name="live") if adapter.capabilities.stream != "none" else None
-        )
+        self._tasks = [asyncio.create_task(self._show_on(), name="live")] if self._stream.kind != "none" else []
+        if adapter.capabilities.typing_s:
+            self._tasks.append(asyncio.create_task(self._type_on(adapter.capabilities.typing_s), name="typing"))
 
     def add(self, text: str) -> None:
         """More of the answer."""
@@ -60,22 +64,37 @@ class Live:
         """The answer is whole. As `close`, and steps that were too quick to be seen are shown before the reply."""
         await self.close()
         is_unseen = self._steps and self._changed.is_set()
-        if is_unseen and self._adapter.capabilities.stream == "snapshot" and not self._turn.claim.lost:
+        if is_unseen and self._stream.kind == "passing" and not self._turn.claim.lost:
             self._changed.clear()
             await self._show()
 
     async def close(self) -> None:
         """No more is shown; what is on its way is waited for, so that the reply comes after it."""
-        if self._pump:
-            self._pump.cancel()
-            await asyncio.gather(self._pump, *([self._showing] if self._showing else []), return_exceptions=True)
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *([self._showing] if self._showing else []), return_exceptions=True)
+
+    async def _type_on(self, lasts_s: float) -> None:
+        """Until something of the answer is seen, or it is whole."""
+        to = self._turn.address
+        try:
+            while not self._is_seen:
+                async with asyncio.timeout(self._send_timeout_s):
+                    await self._adapter.typing(to, on=True)
+                await asyncio.sleep(lasts_s * 0.8)
+        except TimeoutError:
+            return  # the platform has other worries
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._send_timeout_s):
+                    await self._adapter.typing(to, on=False)
 
     async def _show_on(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await self._changed.wait()
-            pace_s = self._adapter.capabilities.stream_interval_s
-            await asyncio.sleep(max(0.0, self._shown_s + pace_s - loop.time()))
+            await asyncio.sleep(max(0.0, self._shown_s + self._stream.interval_s - loop.time()))
             self._changed.clear()
             self._shown_s = loop.time()
             self._showing = asyncio.create_task(
@@ -86,15 +105,54 @@ class Live:
     async def _show(self) -> None:
         if self._turn.claim.seconds_left() <= self._send_timeout_s:
             return  # past the lease somebody else may have finished the message: it is not ours to touch
+        growing = self._growing()
+        turn, rules = self._turn, self._adapter.capabilities.pace
         try:
-            if self._adapter.capabilities.stream == "snapshot":
-                await self._adapter.show(self._turn.address, self._text.strip(), list(self._steps))
-            elif self._text.strip() or self._steps:
-                await self._show_by_edit()
+            if self._stream.kind == "message" and not growing.markdown:
+                return
+            if rules and await pace.take(turn.mailbox.store, turn.stored.key, rules) > 0:
+                self._changed.set()  # with the next look
+                return
+            outcome = await (self._show_message(growing) if self._stream.kind == "message" else self._pass(growing))
+            if outcome.kind == "rate_limited":
+                wait_s = outcome.retry_after_s or 1.0
+                self._shown_s += wait_s
+                await pace.hold(turn.mailbox.store, turn.stored.key, outcome, wait_s)
+            self._is_seen = self._is_seen or outcome.kind == "ok"
         except Lost:
             self._turn.claim.news.set()
         except Exception as error:  # noqa: BLE001  # a picture of the answer must not cost the answer
             log(logger, "live text not shown", level=logging.WARNING, reason=f"{type(error).__name__}: {error}")
+
+    def _growing(self) -> Growing:
+        text = self._text.strip()
+        lines = [say(f"step.{line.kind}_{line.state}", self._turn.language, name=line.name) for line in self._steps]
+        steps = "\n".join(f"_{line}_" for line in lines)
+        return Growing(text, tuple(self._steps), "\n\n".join(part for part in (steps, text) if part))
+
+    async def _pass(self, growing: Growing) -> Outcome:
+        return await self._in_time(self._adapter.show(self._turn.address, growing, self._turn.row_key(0), None))
+
+    async def _show_message(self, growing: Growing) -> Outcome:
+        """One message of ours that grows. Its row is written before it is sent, so that nobody loses track of it."""
+        turn, adapter = self._turn, self._adapter
+        key = turn.row_key(0)
+        there = turn.live_rows.get(key)
+        if there is None:
+            part = adapter.render(Outbound(growing.markdown))[0]
+            row = replace(rows_for(turn, [part])[0], state="sending", since_ms=turn.now_ms())
+            await turn.write(rows=[row])
+            outcome = await self._in_time(adapter.show(turn.address, growing, key, None))
+            ref = sent_ref(outcome)
+            turn.live_rows[key] = replace(row, state="live", ref=ref)
+            await turn.mailbox.mark(turn.claim, row, "live" if ref else "sending", ref)
+        elif there.ref:
+            outcome = await self._in_time(adapter.show(turn.address, growing, key, sent_of(there.ref)))
+            if outcome.sent:
+                turn.live_rows[key] = replace(there, ref=sent_ref(outcome))
+        else:
+            outcome = Outcome("ambiguous", detail="nobody knows whether it is there")
+        return outcome
 
     async def _in_time(self, sending: Coroutine[Any, Any, Outcome]) -> Outcome:
         try:
@@ -102,24 +160,3 @@ class Live:
                 return await sending
         except TimeoutError:
             return Outcome("ambiguous", detail="timeout")
-
-    async def _show_by_edit(self) -> None:
-        """One message of ours that grows. Its row is written before it is sent, so that nobody loses track of it."""
-        turn = self._turn
-        key = turn.row_key(0)
-        lines = [say(f"step.{line.kind}_{line.state}", turn.language, name=line.name) for line in self._steps]
-        markdown = (
-            "\n".join(f"_{line}_" for line in lines) + ("\n\n" if lines and self._text else "") + self._text.strip()
-        )
-        part = self._adapter.render(Outbound(markdown))[0]
-        there = turn.live_rows.get(key)
-        if there is None:
-            row = replace(rows_for(turn, [part])[0], state="sending", since_ms=turn.now_ms())
-            await turn.write(rows=[row])
-            outcome = await self._in_time(self._adapter.send(turn.address, part, key))
-            ref = sent_ref(outcome)
-            turn.live_rows[key] = replace(row, state="live", ref=ref)
-            await turn.mailbox.mark(turn.claim, row, "live" if ref else "sending", ref)
-        elif there.ref:
-            outcome = await self._in_time(self._adapter.edit(turn.address, sent_of(there.ref), part))
-            self._shown_s += outcome.retry_after_s or 0.0

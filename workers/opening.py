@@ -16,6 +16,7 @@ from config.rules import rule_of
 from config.settings import Settings, environment
 from config.watching import Watched
 from gateway import platforms
+from gateway.boards import Boards
 from gateway.connections import adapters
 from gateway.conversation.mailbox import Mailbox
 from gateway.feed import Feed
@@ -67,7 +68,9 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
                 worker=worker,
                 watched=watched,
                 mailbox=mailbox,
-                adapters=adapters(loaded, platforms.Outside(http, feed, Files(store), settings.tools.web_fetch)),
+                adapters=adapters(
+                    loaded, platforms.Outside(http, feed, Files(store), Boards(store), settings.tools.web_fetch)
+                ),
                 agent=Agent(settings, model, Offers(settings, load_tools(Outside(settings, http)), programs)),
                 shelf=shelf,
                 notes=Notes(store),

@@ -15,7 +15,7 @@ from gateway.conversation.claim import Claim
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
-from gateway.events import Actor, Event, ReplyHandle
+from gateway.events import Actor, Attachment, Event, ReplyHandle
 from gateway.phrases import language_of
 from gateway.platforms import Address, Part
 from workers.moves import read_event
@@ -147,6 +147,11 @@ def reply_to(event: Event) -> dict[str, Any]:
     return {"extra": event.extra, "handle": asdict(handle) if handle else None, "locale": event.actor.language}
 
 
+def without_handle(to: dict[str, Any]) -> dict[str, Any]:
+    """The normal address alone: what came with a message to reply to is for the first part of the reply."""
+    return {**to, "handle": None}
+
+
 def leftover(mailbox: Mailbox, claim: Claim, stored: Stored, profile: Profile, row: Row) -> Turn:
     """The turn that a row belongs to, when it is closed and only the sending is left."""
     state = {"id": row.turn, "start": len(stored.history), "at_ms": row.made_ms, "to": row.to}
@@ -170,7 +175,7 @@ def rows_for(turn: Turn, parts: Sequence[Part]) -> list[Row]:
                 turn=turn.id,
                 order=number,
                 part=part_body(part),
-                to=turn.state["to"],
+                to=turn.state["to"] if number == 0 else without_handle(turn.state["to"]),
                 made_ms=turn.now_ms(),
                 state="sending" if live and live.ref is None else "pending",  # is the live one there? nobody knows
                 since_ms=live.since_ms if live else 0,
@@ -182,12 +187,17 @@ def rows_for(turn: Turn, parts: Sequence[Part]) -> list[Row]:
 
 def part_body(part: Part) -> dict[str, Any]:
     """As a row keeps it; `part_of` gives it back."""
-    body = {"payload": part.payload, "fallback": part.fallback}
-    return {**body, "only_for": part.only_for} if part.only_for else body
+    body: dict[str, Any] = {"payload": part.payload, "fallback": part.fallback}
+    if part.only_for:
+        body["only_for"] = part.only_for
+    if part.file:
+        body["file"] = part.file.dump()
+    return body
 
 
 def part_of(body: dict[str, Any]) -> Part:
-    return Part(body["payload"], body.get("fallback"), body.get("only_for"))
+    file = body.get("file")
+    return Part(body["payload"], body.get("fallback"), body.get("only_for"), Attachment.of(file) if file else None)
 
 
 def stable_key(*parts: str) -> str:

@@ -25,6 +25,7 @@ from config.loading import Loaded
 from config.problems import ConfigError
 from config.settings import Settings
 from gateway.address import noted_address
+from gateway.boards import Boards
 from gateway.checks import Finding, check_server
 from gateway.cli import Stop, config_option, given_config
 from gateway.connections import Opened, open_connections
@@ -252,7 +253,7 @@ async def _outside(settings: Settings, url: str | None) -> AsyncIterator[tuple[S
     feed = Feed(store)
     try:
         async with aiohttp.ClientSession(trust_env=False) as http:
-            yield store, Outside(http, feed, Files(store))
+            yield store, Outside(http, feed, Files(store), Boards(store))
     finally:
         await feed.close()
         await store.close()

@@ -1,14 +1,14 @@
 """Platforms: one module each, `gateway/platforms/<name>.py`, named by the `platform` key of a connection.
 
-A module offers `Settings` (its keys of a connection) and `Adapter`. The first half of an adapter is pure (bytes in,
+A module offers `Settings` (its keys of a connection), `Adapter` and `GUIDE` (how to connect it). The first half of an adapter is pure (bytes in,
 events or a refusal out), the second half talks to the platform. Nothing here keeps state of a conversation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from multidict import CIMultiDict
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from config.settings import Section
+    from gateway.boards import Boards
     from gateway.conversation.key import ConversationKey
     from gateway.events import Actor, Attachment, Event, ReplyHandle
     from gateway.feed import Feed
@@ -63,6 +64,29 @@ class StepLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Growing:
+    """The answer so far, always whole."""
+
+    text: str
+    steps: tuple[StepLine, ...] = ()
+    markdown: str = ""
+    """Steps, said in the person's language, and text: for a platform that shows one message. Empty: nothing to show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A button under a message. Who presses it says `/<command>`, with the rights of whoever presses."""
+
+    label: str
+    command: str
+    """Such as `skill approve 7F3K`: at most `BUTTON_MAX_BYTES`, the tightest that a platform takes (Telegram's 64)."""
+    style: Literal["plain", "primary", "danger"] = "plain"
+
+
+BUTTON_MAX_BYTES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
 class Outbound:
     """What we want to say. `markdown` is CommonMark; the adapter makes its own dialect of it."""
 
@@ -71,17 +95,21 @@ class Outbound:
     """Said by the product itself, not by the model."""
     only_for: str | None = None
     """The `Actor.id` of the only person who is to see it, where the platform can do that; else the whole room does."""
+    buttons: tuple[Button, ...] = ()
+    """Under the last part; at most `Capabilities.buttons`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """One message as the platform takes it. JSON: it waits in the outbox."""
 
-    payload: dict[str, Any]
+    payload: dict[str, Any] = field(default_factory=dict)
     fallback: dict[str, Any] | None = None
     """The same as plain text, for a platform that refuses the markup."""
     only_for: str | None = None
     """As in `Outbound`. Whoever shows it to one alone sends it alike on every try: nobody can look for it."""
+    file: Attachment | None = None
+    """A file instead of a text; its bytes are in `Outside.files`. Only where `Capabilities.file_max_bytes` allows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +140,30 @@ class Outcome:
     kind: OutcomeKind
     sent: Sent | None = None
     retry_after_s: float | None = None
+    scope: Literal["channel", "connection"] = "channel"
+    """Of `rate_limited`: whose limit it was."""
     detail: str = ""
     """For the operator's log; never holds a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """How a growing answer is shown in one conversation, by `Adapter.show`."""
+
+    kind: Literal["none", "message", "passing"] = "none"
+    """`message`: a message of ours, which the reply takes over by an edit. `passing`: something that leaves no trace (a
+    page, a draft, a text that the platform comes for); the reply is sent as if nothing had been shown."""
+    interval_s: float = 1.0
+    """At most one update in this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """At most so many messages in so many seconds, in each channel or over the whole connection."""
+
+    scope: Literal["channel", "connection"]
+    count: int
+    per_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +172,6 @@ class Capabilities:
 
     text_limit: int
     limit_unit: Literal["chars", "utf16", "bytes"] = "chars"
-    stream: Literal["none", "edit", "snapshot"] = "none"
-    """How a growing answer is shown: not at all · a message of ours that is edited · `show` with the whole text."""
-    stream_interval_s: float = 1.0
-    """At most one update in this time."""
     idempotent_send: bool = False
     """The same key twice is one message."""
     look_back: bool = False
@@ -136,6 +182,30 @@ class Capabilities:
     """Cells of a fixed-width line in a code block; none where it has no such type."""
     methods: frozenset[str] = frozenset({"POST"})
     """How it calls us: anything else is 405."""
+    buttons: int = 0
+    """How many a message may have; 0: none."""
+    file_max_bytes: int = 0
+    """The largest file that can be sent; 0: none."""
+    typing_s: float | None = None
+    """How long "is typing" lasts, so that it is said again before. None: there is no such sign."""
+    pace: tuple[Pace, ...] = ()
+    """What the platform asks of senders; all workers together keep to it."""
+    listens: bool = False
+    """Messages come over a connection that we hold (`Adapter.listen`), not by webhook, or not only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """How an operator connects the platform, step by step. `{name}` is the connection, `{url}` the webhook's address."""
+
+    steps: tuple[str, ...]
+    """Markdown, one thing to do each."""
+    scopes: tuple[str, ...] = ()
+    """What our account has to be allowed to do, in the platform's words."""
+    manifest: str = ""
+    """A file that the platform's console takes, if it takes one; `{name}` and `{url}` as in steps."""
+    manifest_name: str = ""
+    """What the console calls it."""
 
 
 class Adapter(Protocol):
@@ -161,6 +231,9 @@ class Adapter(Protocol):
     def render(self, outbound: Outbound) -> list[Part]:
         """The parts to send, each within the platform's limits; never empty."""
 
+    def stream(self, to: Address) -> Stream:
+        """How a growing answer is shown there."""
+
     # outside
     async def send(self, to: Address, part: Part, key: str) -> Outcome:
         """Send a new message. `key` is the same on every try. Raises nothing but cancellation."""
@@ -174,8 +247,33 @@ class Adapter(Protocol):
         """With `look_back`: `ok` and `sent` if the message of this key is there, `target_gone` if it is not."""
         ...
 
-    async def show(self, to: Address, text: str, steps: Sequence[StepLine]) -> None:
-        """With `stream` = snapshot: the answer so far, whole. A failure is no matter: the reply follows."""
+    async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
+        """The answer so far. `key` is that of the reply's first part, `sent` what an earlier `show` led to (or a holder
+        before us). Of kind `message`: `ok` with `sent`, as it is now. A failure is no matter: the reply follows.
+        """
+        ...
+
+    async def typing(self, to: Address, *, on: bool) -> None:
+        """Say that we are at it, or take it back. Raises nothing but cancellation."""
+        ...
+
+    async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
+        """A button of ours (`event`, kind `action`) was pressed and what it says was done, or refused: `text`, short.
+
+        End the platform's waiting sign; take the buttons away if it `is_settled`. Raises nothing but cancellation.
+        """
+        ...
+
+    async def pulled(self, event: Event, *, is_idle: bool) -> HttpReply:
+        """The platform came for a text (`event`, kind `pull`). `is_idle`: its conversation has nothing left to do.
+        Raises `Unreachable`.
+        """
+        ...
+
+    async def listen(self, receive: Receive) -> None:
+        """With `Capabilities.listens`: hand over what comes, in order, until cancelled. Comes back from every fault that
+        passes; raises `ConnectionRefused` for one that does not.
+        """
         ...
 
     async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
@@ -185,6 +283,50 @@ class Adapter(Protocol):
     async def identity(self) -> Actor:
         """Who we are there. Raises `ConnectionRefused` with a reason that helps the operator."""
         ...
+
+    async def register(self, url: str) -> str:
+        """Have the platform send to `url`, where it has a call for that: what was done, in a sentence. Empty: by hand.
+        Raises `ConnectionRefused`.
+        """
+        ...
+
+
+Receive: TypeAlias = "Callable[[Sequence[Event]], Awaitable[None]]"
+"""Takes events of a connection; returns when all are stored, however long that takes."""
+
+
+class Plain:
+    """What a platform has none of. Adapters inherit it and write what their platform has."""
+
+    def stream(self, to: Address) -> Stream:
+        del to
+        return Stream()
+
+    async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
+        del to, growing, key, sent
+        return Outcome("ok")
+
+    async def find(self, to: Address, key: str, since_ms: int) -> Outcome:
+        del to, key, since_ms
+        return Outcome("rejected", detail="there is no way to look back")
+
+    async def typing(self, to: Address, *, on: bool) -> None:
+        """There is no such sign."""
+
+    async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
+        """There are no buttons, or they wait for nothing."""
+
+    async def pulled(self, event: Event, *, is_idle: bool) -> HttpReply:
+        del event, is_idle
+        return HttpReply()
+
+    async def listen(self, receive: Receive) -> None:
+        del receive
+        raise ConnectionRefused("this platform sends to the webhook's address only")
+
+    async def register(self, url: str) -> str:
+        del url
+        return ""
 
 
 class ConnectionRefused(Exception):
@@ -213,7 +355,9 @@ class Outside:
     feed: Feed
     """Live text for open pages; only the built-in page's platform writes it."""
     files: Files
-    """Attached files that came with their message, or were left on the page."""
+    """Attached files that came with their message, or were left on the page; and those that we send."""
+    boards: Boards
+    """Texts that a platform comes for."""
     fetching: WebFetchSettings = field(default_factory=WebFetchSettings)
     """The rules for addresses that came from outside."""
 
@@ -223,3 +367,4 @@ class Platform(Protocol):
 
     Settings: type[Section]
     Adapter: type[Adapter]
+    GUIDE: Guide

@@ -26,6 +26,7 @@ from gateway.platforms import (
     Address,
     Capabilities,
     ConnectionRefused,
+    Growing,
     HttpReply,
     Malformed,
     NotDownloaded,
@@ -34,9 +35,10 @@ from gateway.platforms import (
     OutcomeKind,
     Outside,
     Part,
+    Plain,
     RawRequest,
     Sent,
-    StepLine,
+    Stream,
     Unauthorized,
 )
 from gateway.wire import (
@@ -121,12 +123,10 @@ class Settings(Connection):
         return value
 
 
-class Adapter:
+class Adapter(Plain):
     """One Slack connection."""
 
-    capabilities = Capabilities(
-        text_limit=TEXT_LIMIT, stream="edit", stream_interval_s=1.0, look_back=True, ephemeral=True, columns=80
-    )
+    capabilities = Capabilities(text_limit=TEXT_LIMIT, look_back=True, ephemeral=True, columns=80)
 
     def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
         self.me: Actor | None = None
@@ -196,6 +196,10 @@ class Adapter:
             Part({"text": text, "mrkdwn": True}, {"text": mrkdwn.escape(piece), "mrkdwn": False}, outbound.only_for)
             for piece, text in _fitting(outbound.markdown.strip("\n"), TEXT_LIMIT)
         ] or [Part({"text": "…", "mrkdwn": False}, only_for=outbound.only_for)]
+
+    def stream(self, to: Address) -> Stream:
+        del to
+        return Stream("message", interval_s=1.0)
 
     # outside
 
@@ -269,8 +273,9 @@ class Adapter:
             params["cursor"] = cursor
         return Outcome("transient", detail=f"more than {PAGES_MAX} pages since the send")
 
-    async def show(self, to: Address, text: str, steps: Sequence[StepLine]) -> None:
-        """Nothing: a growing answer is shown by `send` and `edit`."""
+    async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
+        part = self.render(Outbound(growing.markdown))[0]
+        return await self.edit(to, sent, part) if sent else await self.send(to, part, key)
 
     async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
         """With the bot's token, which leaves for Slack's hosts only, whatever a redirect says."""

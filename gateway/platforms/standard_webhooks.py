@@ -31,6 +31,8 @@ from gateway.net import Fetcher, NotFetched
 from gateway.platforms import (
     Address,
     Capabilities,
+    Growing,
+    Guide,
     HttpReply,
     Malformed,
     NotDownloaded,
@@ -39,9 +41,10 @@ from gateway.platforms import (
     OutcomeKind,
     Outside,
     Part,
+    Plain,
     RawRequest,
     Sent,
-    StepLine,
+    Stream,
     Unauthorized,
 )
 from gateway.wire import (
@@ -71,6 +74,15 @@ _KINDS: Final = {
     "action.pressed": "action",
 }
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,4}", re.ASCII)
+
+
+GUIDE: Final = Guide(
+    steps=(
+        "Make a secret that sender and deskmate share: `openssl rand -base64 32`, with `whsec_` in front.",
+        "Have the sender post signed events (https://www.standardwebhooks.com) to `{url}`.",
+        "Have it take signed replies at `reply_url`. The bodies of both are in docs/platforms/standard-webhooks.md.",
+    )
+)
 
 
 class Settings(Connection):
@@ -117,7 +129,7 @@ class Settings(Connection):
         return self
 
 
-class Adapter:
+class Adapter(Plain):
     """One sender and one receiver of signed events."""
 
     def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
@@ -132,8 +144,6 @@ class Adapter:
         self._reply_url = f"{base}{settings.reply_url}"
         self.capabilities = Capabilities(
             text_limit=settings.text_limit,
-            stream="snapshot",
-            stream_interval_s=settings.stream_interval_ms / 1000,
             idempotent_send=True,  # the receiver knows a repetition by its webhook-id
         )
 
@@ -205,6 +215,10 @@ class Adapter:
             for number, piece in enumerate(pieces, 1)
         ]
 
+    def stream(self, to: Address) -> Stream:
+        del to
+        return Stream("passing", self._settings.stream_interval_ms / 1000)
+
     # outside
 
     async def send(self, to: Address, part: Part, key: str) -> Outcome:
@@ -218,14 +232,10 @@ class Adapter:
             return Outcome("transient", detail=outcome.detail)
         return Outcome("ok", sent) if outcome.kind == "ok" else outcome
 
-    async def find(self, to: Address, key: str, since_ms: int) -> Outcome:
-        """Never asked for: a repeated send is known by its key."""
-        del to, key, since_ms
-        return Outcome("rejected", detail="there is no way to look back; send again, the key is known")
-
-    async def show(self, to: Address, text: str, steps: Sequence[StepLine]) -> None:
-        data = {"text": text, "steps": [asdict(step) for step in steps]}
-        await self._post(to, f"update_{secrets.token_hex(16)}", "reply.updated", data)
+    async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
+        del key, sent
+        data = {"text": growing.text, "steps": [asdict(step) for step in growing.steps]}
+        return await self._post(to, f"update_{secrets.token_hex(16)}", "reply.updated", data)
 
     async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
         """What came inside the event; else what is at its address, under the rules of `tools.web_fetch`."""

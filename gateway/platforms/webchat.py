@@ -19,15 +19,18 @@ from gateway.files import kept_at
 from gateway.platforms import (
     Address,
     Capabilities,
+    Growing,
+    Guide,
     HttpReply,
     Malformed,
     Outbound,
     Outcome,
     Outside,
     Part,
+    Plain,
     RawRequest,
     Sent,
-    StepLine,
+    Stream,
     Unauthorized,
 )
 from gateway.store import Unreachable
@@ -51,6 +54,9 @@ MIME = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,128}")
 FILE_NAME_MAX: Final = 255
 
 
+GUIDE: Final = Guide(steps=("Set `chat.enabled: true` and open `/chat`: the page is built in.",))
+
+
 class Settings(Connection):
     """Filled from the section `chat`: nobody configures this connection."""
 
@@ -65,7 +71,7 @@ def conversation_key(conversation: str, browser: str) -> ConversationKey:
     return ConversationKey(CONNECTION, CHANNEL, conversation, browser)
 
 
-class Adapter:
+class Adapter(Plain):
     """The built-in page as a platform."""
 
     def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
@@ -73,8 +79,6 @@ class Adapter:
         self.settings = settings
         self.capabilities = Capabilities(
             text_limit=REPLY_MAX,
-            stream="snapshot",
-            stream_interval_s=settings.stream_interval_ms / 1000,
             idempotent_send=True,
             columns=80,
         )
@@ -115,6 +119,10 @@ class Adapter:
         """One part: the page shows Markdown of any length."""
         return [Part({"text": outbound.markdown[:REPLY_MAX], "notice": outbound.is_notice})]
 
+    def stream(self, to: Address) -> Stream:
+        del to
+        return Stream("passing", self.settings.stream_interval_ms / 1000)
+
     async def send(self, to: Address, part: Part, key: str) -> Outcome:
         """Show the finished reply. Sent twice it is shown once: pages know the key, and read the records after it."""
         try:
@@ -126,15 +134,11 @@ class Adapter:
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
         return await self.send(to, part, sent.message_id)
 
-    async def find(self, to: Address, key: str, since_ms: int) -> Outcome:  # noqa: ARG002 - nothing to look for
-        return Outcome("rejected", detail="a second send is harmless here, so there is nothing to look for")
-
-    async def show(self, to: Address, text: str, steps: Sequence[StepLine]) -> None:
-        await self._feed.add(
-            to.conversation.id,
-            {"type": "text", "text": text, "steps": [asdict(step) for step in steps]},
-            snapshot=True,
-        )
+    async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
+        del key, sent
+        steps = [asdict(step) for step in growing.steps]
+        await self._feed.add(to.conversation.id, {"type": "text", "text": growing.text, "steps": steps}, snapshot=True)
+        return Outcome("ok")
 
     async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
         return await self._files.read(attachment.fetch, max_bytes)

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from config.profiles import Profile
 from config.settings import MailboxSettings
+from gateway.boards import Boards
 from gateway.conversation.claim import Claim, Lost
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox
@@ -20,7 +21,7 @@ from gateway.conversation.outbox import Row
 from gateway.events import Actor, Event
 from gateway.feed import Feed
 from gateway.files import Files
-from gateway.platforms import Outbound, Outside, slack, standard_webhooks
+from gateway.platforms import Outbound, Outside, Stream, slack, standard_webhooks
 from gateway.store import Store
 from tests.gateway.conversation.world import now_ms
 from tests.harness.slack_twin import BOT_TOKEN, CHANNEL, SIGNING_SECRET, TEAM, USER, SlackTwin
@@ -93,7 +94,7 @@ async def hooked(store: Store) -> AsyncIterator[Desk]:
             reply_secret=SecretStr(REPLY_SECRET),
             reply_url=twin.url,
         )
-        adapter = standard_webhooks.Adapter("hook", made, Outside(http, Feed(store), Files(store)))
+        adapter = standard_webhooks.Adapter("hook", made, Outside(http, Feed(store), Files(store), Boards(store)))
         mailbox, turn = await claimed(store, ConversationKey("hook", "room"), {})
         yield Desk(mailbox, turn, adapter, twin)
 
@@ -109,7 +110,7 @@ async def slacked(store: Store) -> AsyncIterator[Desk]:
             bot_token=SecretStr(BOT_TOKEN),
             timeout_s=0.3,
         )
-        adapter = slack.Adapter("slack", made, Outside(http, Feed(store), Files(store)))
+        adapter = slack.Adapter("slack", made, Outside(http, Feed(store), Files(store), Boards(store)))
         said = await twin.say("http://127.0.0.1:9/", "hi", kinds=())
         mailbox, turn = await claimed(store, ConversationKey("slack", CHANNEL, f"{TEAM}:{said.ts}"), {})
         yield Desk(mailbox, turn, adapter, twin)
@@ -154,7 +155,7 @@ async def test_a_lost_answer_is_repeated_with_the_same_key(hooked: Desk) -> None
     assert await hooked.states() == ["sent"]
 
 
-async def test_a_short_wait_holds_its_place_and_a_long_one_gives_it_away(hooked: Desk) -> None:
+async def test_a_long_wait_gives_its_place_away(hooked: Desk) -> None:
     rows = await hooked.rows("patience")
     hooked.twin.next(status=429, retry_after=30)
     with pytest.raises(Parked) as parked:
@@ -164,9 +165,14 @@ async def test_a_short_wait_holds_its_place_and_a_long_one_gives_it_away(hooked:
     waiting = (await hooked.mailbox.load(hooked.turn.claim.conversation)).rows
     with pytest.raises(Parked):  # somebody wrote meanwhile and the turn came back early: it waits on
         await hooked.delivery().send_all(waiting)
+    with pytest.raises(Parked, match="29|30"):  # and so does whoever has another message for this channel
+        await hooked.delivery().send_all(rows)
     assert not hooked.twin.taken
+
+
+async def test_a_short_wait_holds_its_place(hooked: Desk) -> None:
     hooked.twin.next(status=503)
-    await hooked.delivery().send_all(rows)
+    await hooked.delivery().send_all(await hooked.rows("patience"))
     assert await hooked.states() == ["sent"]
 
 
@@ -210,7 +216,7 @@ async def test_where_nothing_can_tell_the_profile_decides(slacked: Desk) -> None
 
 
 async def test_a_growing_answer_is_one_message_that_ends_whole(slacked: Desk) -> None:
-    slacked.adapter.capabilities = replace(slacked.adapter.capabilities, stream_interval_s=0.05)
+    slacked.adapter.stream = lambda _: Stream("message", 0.05)
     live = Live(slacked.turn, slacked.adapter)
     live.step("skill", "web-access")
     live.add("The first ")
@@ -223,7 +229,7 @@ async def test_a_growing_answer_is_one_message_that_ends_whole(slacked: Desk) ->
 
 
 async def test_a_live_message_whose_send_was_unclear_is_found_and_made_whole(slacked: Desk) -> None:
-    slacked.adapter.capabilities = replace(slacked.adapter.capabilities, stream_interval_s=0.05)
+    slacked.adapter.stream = lambda _: Stream("message", 0.05)
     slacked.twin.next(hang=True, taken=True, on="chat.postMessage")
     live = Live(slacked.turn, slacked.adapter)
     live.add("half")
@@ -234,7 +240,7 @@ async def test_a_live_message_whose_send_was_unclear_is_found_and_made_whole(sla
 
 
 async def test_a_live_message_of_a_dead_worker_becomes_the_reply_of_the_next(slacked: Desk) -> None:
-    slacked.adapter.capabilities = replace(slacked.adapter.capabilities, stream_interval_s=0.05)
+    slacked.adapter.stream = lambda _: Stream("message", 0.05)
     live = Live(slacked.turn, slacked.adapter)
     live.add("half an ans")
     await slacked.twin.until(lambda: bool(ours(slacked.twin)))
@@ -288,7 +294,7 @@ async def test_a_row_for_one_person_is_sent_again_when_its_end_is_unclear_and_no
 
 
 async def test_a_row_for_one_person_takes_no_message_that_all_have_seen(slacked: Desk) -> None:
-    slacked.adapter.capabilities = replace(slacked.adapter.capabilities, stream_interval_s=0.05)
+    slacked.adapter.stream = lambda _: Stream("message", 0.05)
     live = Live(slacked.turn, slacked.adapter)
     live.add("all see this grow")
     await slacked.twin.until(lambda: ours(slacked.twin))

@@ -58,7 +58,7 @@ def connect(api_base: str, http: aiohttp.ClientSession, **keys: Any) -> Adapter:
     return Adapter(
         "slack-main",
         Settings(platform="slack", api_base=api_base, **given),
-        Outside(http, cast("Any", None), cast("Any", None)),
+        Outside(http, cast("Any", None), cast("Any", None), cast("Any", None)),
     )
 
 

@@ -24,6 +24,7 @@ from gateway.events import Actor, Event
 from gateway.files import FILE_MAX_BYTES, Files
 from gateway.platforms import (
     Address,
+    Growing,
     Malformed,
     NotDownloaded,
     Outbound,
@@ -41,7 +42,7 @@ from tests.harness.webhook_twin import REPLY_SECRET, SECRET, WebhookTwin, sign
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/standard_webhooks.json").read_text(encoding="utf-8"))
 NOW = 1_760_000_000.0
-NOWHERE = Outside(cast("Any", None), cast("Any", None), cast("Any", None))
+NOWHERE = Outside(cast("Any", None), cast("Any", None), cast("Any", None), cast("Any", None))
 KEY = "k" * 26
 ROOM = Address(ConversationKey("bridge", "room-1", "t1"), {"in_reply_to": "m1"})
 
@@ -311,7 +312,7 @@ async def chat() -> AsyncIterator[WebhookTwin]:
 @pytest.fixture
 async def outside() -> AsyncIterator[Outside]:
     async with aiohttp.ClientSession() as session:
-        yield Outside(session, cast("Any", None), cast("Any", None))
+        yield Outside(session, cast("Any", None), cast("Any", None), cast("Any", None))
 
 
 @pytest.fixture
@@ -351,12 +352,12 @@ async def test_the_same_key_again_is_the_same_message(chat: WebhookTwin, bridge:
 
 
 async def test_a_growing_answer_is_shown_whole_with_its_steps(chat: WebhookTwin, bridge: Adapter) -> None:
-    await bridge.show(ROOM, "Hel", [StepLine("skill", "web-access", "done")])
-    await bridge.show(ROOM, "Hello", [StepLine("tool", "web_fetch", "running")])
+    await bridge.show(ROOM, Growing("Hel", (StepLine("skill", "web-access", "done"),)), KEY, None)
+    await bridge.show(ROOM, Growing("Hello", (StepLine("tool", "web_fetch", "running"),)), KEY, None)
     assert [one.text for one in chat.updates] == ["Hel", "Hello"]
     assert chat.updates[0].data["steps"] == [{"kind": "skill", "name": "web-access", "state": "done"}]
     chat.next(status=500)
-    await bridge.show(ROOM, "Hello!", [])
+    await bridge.show(ROOM, Growing("Hello!"), KEY, None)
     assert (len(chat.updates), chat.refused) == (2, [])
 
 
@@ -467,7 +468,7 @@ async def test_a_file_inside_an_event_is_downloaded_from_where_it_was_put_away(s
     assert [(one.name, one.size_bytes, one.content) for one in event.attachments] == [("zahlen.csv", 4, b"a;b\n")]
     files = Files(store)
     [kept] = (await files.put_away(event)).attachments
-    bridge = adapter(Outside(cast("Any", None), cast("Any", None), files))
+    bridge = adapter(Outside(cast("Any", None), cast("Any", None), files, cast("Any", None)))
     assert await bridge.download(kept, 4) == b"a;b\n"
     with pytest.raises(NotDownloaded, match="4 bytes, allowed are 3"):
         await bridge.download(kept, 3)
@@ -483,7 +484,7 @@ async def test_a_file_at_an_address_is_fetched_under_the_rules_for_addresses_fro
     async with site({"/x.csv": web.Response(body=b"1;2")}) as port:
         [file] = parse(created(attachments=[{"name": "x.csv", "url": f"http://127.0.0.1:{port}/x.csv"}]))[0].attachments
         rules = WebFetchSettings(allow_private=[f"127.0.0.1:{port}"])
-        allowed = adapter(Outside(cast("Any", None), cast("Any", None), cast("Any", None), rules))
+        allowed = adapter(Outside(cast("Any", None), cast("Any", None), cast("Any", None), cast("Any", None), rules))
         assert await allowed.download(file, 3) == b"1;2"
         with pytest.raises(NotDownloaded, match="more than 2 bytes"):
             await allowed.download(file, 2)
@@ -496,7 +497,7 @@ async def test_a_file_at_an_address_is_fetched_under_the_rules_for_addresses_fro
 async def test_a_file_at_an_address_of_our_own_networks_is_not_fetched(host: str) -> None:
     with canary() as inside:
         rules = WebFetchSettings(ports=[inside.port])
-        bridge = adapter(Outside(cast("Any", None), cast("Any", None), cast("Any", None), rules))
+        bridge = adapter(Outside(cast("Any", None), cast("Any", None), cast("Any", None), cast("Any", None), rules))
         [file] = parse(created(attachments=[{"url": f"http://{host}:{inside.port}/x"}]))[0].attachments
         with pytest.raises(NotDownloaded, match="not fetched"):
             await bridge.download(file, 3)

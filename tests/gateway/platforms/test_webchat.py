@@ -6,9 +6,10 @@ import aiohttp
 import pytest
 from multidict import CIMultiDict
 
+from gateway.boards import Boards
 from gateway.feed import Feed
 from gateway.files import Files
-from gateway.platforms import Address, Malformed, Outbound, Outside, RawRequest, StepLine, Unauthorized
+from gateway.platforms import Address, Growing, Malformed, Outbound, Outside, RawRequest, StepLine, Stream, Unauthorized
 from gateway.platforms.webchat import MESSAGES_PATH, TEXT_MAX, Adapter, Settings, conversation_key
 from gateway.store import Store, open_store
 
@@ -26,7 +27,7 @@ async def feed(store: Store) -> AsyncIterator[Feed]:
 @pytest.fixture
 async def adapter(store: Store, feed: Feed) -> AsyncIterator[Adapter]:
     async with aiohttp.ClientSession() as http:
-        yield Adapter("web", Settings(stream_interval_ms=250), Outside(http, feed, Files(store)))
+        yield Adapter("web", Settings(stream_interval_ms=250), Outside(http, feed, Files(store), Boards(store)))
 
 
 def request(body: Any, *, path: str = MESSAGES_PATH, method: str = "POST", language: str = "") -> RawRequest:
@@ -123,8 +124,8 @@ async def test_an_edit_takes_the_place_of_what_was_sent(adapter: Adapter, feed: 
 
 
 async def test_the_answer_so_far_is_shown_whole_with_its_steps(adapter: Adapter, feed: Feed) -> None:
-    await adapter.show(HERE, "a", [])
-    await adapter.show(HERE, "ab", [StepLine("tool", "web_fetch", "running")])
+    await adapter.show(HERE, Growing("a"), "key", None)
+    await adapter.show(HERE, Growing("ab", (StepLine("tool", "web_fetch", "running"),)), "key", None)
     assert await heard(feed, 1) == [
         {"type": "text", "text": "ab", "steps": [{"kind": "tool", "name": "web_fetch", "state": "running"}]}
     ]
@@ -133,13 +134,13 @@ async def test_the_answer_so_far_is_shown_whole_with_its_steps(adapter: Adapter,
 async def test_a_store_that_is_away_is_a_passing_fault(store: Store) -> None:
     away = open_store("redis://127.0.0.1:1", store.layout, timeout_s=0.5)
     async with aiohttp.ClientSession() as http:
-        adapter = Adapter("web", Settings(), Outside(http, Feed(away), Files(away)))
+        adapter = Adapter("web", Settings(), Outside(http, Feed(away), Files(away), Boards(away)))
         [part] = adapter.render(Outbound("a"))
         assert (await adapter.send(HERE, part, "key 1")).kind == "transient"
     await away.close()
 
 
 async def test_the_page_says_what_it_can(adapter: Adapter) -> None:
-    able = adapter.capabilities
-    assert (able.stream, able.stream_interval_s, able.idempotent_send) == ("snapshot", 0.25, True)
+    assert adapter.stream(HERE) == Stream("passing", 0.25)
+    assert adapter.capabilities.idempotent_send
     assert (await adapter.identity()).is_self

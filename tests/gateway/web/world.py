@@ -18,13 +18,14 @@ from config.loading import load
 from config.settings import RqSettings
 from config.watching import Watched
 from gateway.bell import open_bell
+from gateway.boards import Boards
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.events import Event
 from gateway.feed import Feed
 from gateway.files import Files
 from gateway.intake import Intake
-from gateway.platforms import Address, Outbound, Outside, StepLine
+from gateway.platforms import Address, Growing, Outbound, Outside, StepLine
 from gateway.platforms.webchat import Adapter
 from gateway.platforms.webchat import Settings as PageSettings
 from gateway.store import Store
@@ -59,7 +60,7 @@ class Worker:
         await self._store.redis.rpush(self._store.layout.key(event.conversation.id, "history"), record.dump())
 
     async def show(self, event: Event, text: str) -> None:
-        await self.adapter.show(Address(event.conversation), text, self._steps)
+        await self.adapter.show(Address(event.conversation), Growing(text, tuple(self._steps)), "key", None)
 
     async def skill(self, event: Event, name: str) -> None:
         await self.record(event, "tool_start", step=1, id=f"call {name}", name="load_skill")
@@ -118,7 +119,7 @@ async def served(
     bell = open_bell(redis_url, RqSettings(key_prefix=f"{store.layout.prefix}:rq"), wait_s=1)
     feed = Feed(store)
     async with aiohttp.ClientSession() as http:
-        adapter = Adapter("web", PageSettings(stream_interval_ms=10), Outside(http, feed, Files(store)))
+        adapter = Adapter("web", PageSettings(stream_interval_ms=10), Outside(http, feed, Files(store), Boards(store)))
         app = web.Application(client_max_size=loaded.settings.gateway.body_max_bytes)
         add_chat(app, loaded.settings, adapter, Intake(mailbox, bell, Watched(loaded)), store, feed)
         runner = web.AppRunner(app, shutdown_timeout=2)
@@ -129,7 +130,10 @@ async def served(
         worker_feed = Feed(store)
         try:
             worker = Worker(
-                store, Adapter("web", PageSettings(stream_interval_ms=10), Outside(http, worker_feed, Files(store)))
+                store,
+                Adapter(
+                    "web", PageSettings(stream_interval_ms=10), Outside(http, worker_feed, Files(store), Boards(store))
+                ),
             )
             yield World(f"http://127.0.0.1:{address[1]}", store, feed, worker)
         finally:
