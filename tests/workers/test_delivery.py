@@ -165,7 +165,7 @@ async def test_a_long_wait_gives_its_place_away(hooked: Desk) -> None:
     waiting = (await hooked.mailbox.load(hooked.turn.claim.conversation)).rows
     with pytest.raises(Parked):  # somebody wrote meanwhile and the turn came back early: it waits on
         await hooked.delivery().send_all(waiting)
-    with pytest.raises(Parked, match="29|30"):  # and so does whoever has another message for this channel
+    with pytest.raises(Parked, match=r"29|30"):  # and so does whoever has another message for this channel
         await hooked.delivery().send_all(rows)
     assert not hooked.twin.taken
 
