@@ -6,9 +6,10 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 Measure = Callable[[str], int]
+Written = TypeVar("Written")
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 _DELIMITER_ROW: Final = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
@@ -61,6 +62,39 @@ def split(text: str, limit: int, measure: Measure = chars) -> list[Piece]:
         pieces.append(Piece(text[start:end], before, after))
         before, start = again, end
     return [*pieces, Piece(text[start:], before)]
+
+
+def fitting(
+    markdown: str, limit: int, measure: Measure, write: Callable[[str], Written], size: Callable[[Written], int]
+) -> list[tuple[str, Written]]:
+    """The text in parts, each with its written form: neither the one, by `measure`, nor the other, by `size`, is over
+    the limit. None where nothing can be seen.
+
+    `limit` holds what `write` makes of any 16 characters.
+    """
+    return _fitting(markdown, limit, limit, measure, write, size)
+
+
+def _fitting(
+    markdown: str,
+    room: int,
+    limit: int,
+    measure: Measure,
+    write: Callable[[str], Written],
+    size: Callable[[Written], int],
+) -> list[tuple[str, Written]]:
+    made: list[tuple[str, Written]] = []
+    for piece in split(markdown, room, measure):
+        source = str(piece).strip("\n")
+        written = write(source)
+        if size(written) > limit and room > _ROOM_LEAST:  # a table grows when it is aligned
+            made += _fitting(source, max(room // 2, _ROOM_LEAST), limit, measure, write, size)
+        elif size(written):
+            made.append((source, written))
+    return made
+
+
+_ROOM_LEAST: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
