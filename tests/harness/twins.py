@@ -70,7 +70,8 @@ class Twin(Protocol):
 
     async def follow_up(self, hook: str, before: Said, text: str) -> Said:
         """In the same thread (where there are none: the same group, as a reply to our last message) without a mention.
-        A platform that calls bots for mentions only mentions us again."""
+        A platform that calls bots for mentions only mentions us again.
+        """
         ...
 
     async def direct(self, hook: str, text: str) -> Said:
