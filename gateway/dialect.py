@@ -26,9 +26,9 @@ Where a platform takes text and entities apart, `rich` gives both. Parts of eith
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -38,6 +38,7 @@ from markdown_it.tree import SyntaxTreeNode
 
 from gateway.columns import padded, widths
 from gateway.markdown import utf16
+from gateway.spans import ADDRESS, flanks, spans, without_tail
 
 
 def _same(text: str) -> str:
@@ -89,8 +90,10 @@ PLAIN: Final = Dialect()
 
 def write(markdown: str, dialect: Dialect) -> str:
     """The Markdown in the dialect. All text that can be seen in it is there; empty where there is none."""
-    tree = SyntaxTreeNode(_READER.parse(markdown))
-    return _Writer(dialect, markdown).blocks(tree.children, _Place()).strip("\n")
+    tokens = _READER.parse(markdown)
+    if any(token.level >= _NESTING_MAX - 1 for one in tokens for token in chain([one], one.children or [])):
+        return dialect.escape(markdown.replace("\0", "\ufffd"))  # the library drops what is deeper
+    return _Writer(dialect, markdown).blocks(SyntaxTreeNode(tokens).children, _Place()).strip("\n")
 
 
 # text and entities
@@ -195,72 +198,43 @@ def _holds(outer: Entity, inner: Entity) -> bool:
 # reading
 
 
-def _cjk(character: str) -> bool:
-    """Whether it is written without blanks around: what is wide, as Chinese punctuation is, and Korean."""
-    return bool(character) and unicodedata.east_asian_width(character) in "WFH"
-
-
 def _beside_cjk(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
-    """The rule for marks, with marks beside Chinese, Japanese and Korean taken for what they are.
+    """The rule for marks, but what opens and what closes is decided by `flanks`."""
 
-    CommonMark decides by blanks and punctuation around whether a mark opens or closes. Where no blanks are written,
-    it takes `「**急**」` but not `注**「急」**的`.
-    """
-
-    def loosened(state: StateInline, silent: bool) -> bool:  # as the library calls it
+    def decided(state: StateInline, silent: bool) -> bool:
         start, known = state.pos, len(state.delimiters)
         if not rule(state, silent):
             return False
-        left = state.src[start - 1 : start] if start else ""
-        right = state.src[state.pos : state.pos + 1]
-        if state.src[start] != "_" and (_cjk(left) or _cjk(right)):
-            for delimiter in state.delimiters[known:]:
-                delimiter.open |= bool(right.strip())
-                delimiter.close |= bool(left.strip())
+        left = state.src[start - 1] if start else ""
+        opens, closes = flanks(state.src[start], left, state.src[state.pos : state.pos + 1])
+        for delimiter in state.delimiters[known:]:
+            delimiter.open, delimiter.close = opens, closes
         return True
 
-    return loosened
+    return decided
 
 
-_ADDRESS: Final = re.compile(r"://[\w.~:/?#\[\]@!$&'()*+,;=%-]+", re.ASCII)
-_SCHEME: Final = re.compile(r"(?<![\w.+-])https?\Z", re.IGNORECASE)
-
-
-def _bare_address(state: StateInline, silent: bool) -> bool:  # as the library calls it
-    """A rule: an address in the text, up to what can't be in one; marks of emphasis can."""
+def _bare_address(state: StateInline, silent: bool) -> bool:
+    """A rule, met at a colon: an address in the text. Marks of emphasis can be in it."""
     if state.src[state.pos] != ":" or state.linkLevel:
         return False
-    rest = _ADDRESS.match(state.src, state.pos, state.posMax)
-    scheme = _SCHEME.search(state.src, max(state.pos - 6, 0), state.pos)
-    if not rest or not scheme or not state.pending.endswith(scheme[0]):
+    scheme = next((one for one in ("https", "http") if state.pending[-5:].lower().endswith(one)), "")
+    start = state.pos - len(scheme)
+    found = ADDRESS.match(state.src, start, state.posMax) if scheme else None
+    if not found:
         return False
-    end = rest.start() + len(_without_tail(rest[0]))
-    if end <= rest.start() + len("://"):
-        return False
+    url = without_tail(found[0])
     if not silent:
-        url = state.src[scheme.start() : end]
-        state.pending = state.pending.removesuffix(scheme[0])
+        state.pending = state.pending[: -len(scheme)]
         state.push("link_open", "a", 1).attrs = {"href": url}
         state.push("text", "", 0).content = url
         state.push("link_close", "a", -1)
-    state.pos = end
+    state.pos = start + len(url)
     return True
 
 
-def _without_tail(address: str) -> str:
-    """Without what follows an address in a sentence, as does a bracket that was opened before it."""
-    while True:
-        kept = address.rstrip(".,;:!?'*_~")
-        for opening, closing in ("()", "[]"):
-            if kept.endswith(closing) and kept.count(closing) > kept.count(opening):
-                kept = kept[:-1]
-        if kept == address:
-            return kept
-        address = kept
-
-
 _NESTING_MAX: Final = 60
-"""Blocks and marks inside each other, so that nobody's Markdown costs more than its length."""
+"""Blocks and marks inside each other. What goes deeper is no text of a person or a model, and is shown as it stands."""
 
 
 def _reader() -> MarkdownIt:
@@ -460,15 +434,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 def cells(line: str) -> list[str]:
     """The Markdown in a table's row. A pipe in code or behind a backslash ends no cell; the backslash stays."""
-    found = [""]
-    for part in _CELLS.findall(line.strip().removeprefix("|")):
-        if part == "|":
-            found.append("")
-        else:
-            found[-1] += part
-    if len(found) > 1 and not found[-1].strip():
-        found.pop()
-    return [cell.strip() for cell in found]
-
-
-_CELLS: Final = re.compile(r"\\\||`+[^`]+`+|[^|\\`]+|[\\`|]")
+    line = line.strip().removeprefix("|")
+    whole = [span for span in spans(line) if line[span.start] in "`\\"]
+    borders = [
+        at for at, sign in enumerate(line) if sign == "|" and not any(span.start < at < span.end for span in whole)
+    ]
+    found = [line[start + 1 : end].strip() for start, end in pairwise([-1, *borders, len(line)])]
+    return found[:-1] if len(found) > 1 and not found[-1] else found

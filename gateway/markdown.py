@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
+
+from gateway.spans import Span, spans
 
 Measure = Callable[[str], int]
 Written = TypeVar("Written")
@@ -15,6 +18,7 @@ _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 _DELIMITER_ROW: Final = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
 _BORDERS: Final = ("\n\n", "\n", "。", "！", "？", "；", ". ", "! ", "? ", " ", "，")
 """Where to cut, best first; the border stays with the part before it."""
+_LIMIT_LEAST: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ def split(text: str, limit: int, measure: Measure = chars) -> list[Piece]:
     """Pieces of which each, mended, measures at most `limit`; one piece, perhaps empty, if all fits.
 
     Cuts are between paragraphs, else lines, sentences, words, and at last between graphemes; a grapheme that alone is
-    over the limit is cut between its characters. `measure` gives every character at least 1, and `limit` is at least
+    over the limit is cut between its characters. No link, address or code within a line is cut that fits; bold, italic
+    and strike are, where else a piece would be less than a third full. `measure` gives every character at least 1, and `limit` is at least
     16 and holds any one character.
     """
     pieces: list[Piece] = []
@@ -72,29 +77,17 @@ def fitting(
 
     `limit` holds what `write` makes of any 16 characters.
     """
-    return _fitting(markdown, limit, limit, measure, write, size)
 
+    def parts(text: str, room: int) -> Iterator[tuple[str, Written]]:
+        for piece in split(text, room, measure):
+            source = str(piece).strip("\n")
+            written = write(source)
+            if size(written) > limit and room > _LIMIT_LEAST:  # a table grows when it is aligned
+                yield from parts(source, max(room // 2, _LIMIT_LEAST))
+            elif size(written):
+                yield source, written
 
-def _fitting(
-    markdown: str,
-    room: int,
-    limit: int,
-    measure: Measure,
-    write: Callable[[str], Written],
-    size: Callable[[Written], int],
-) -> list[tuple[str, Written]]:
-    made: list[tuple[str, Written]] = []
-    for piece in split(markdown, room, measure):
-        source = str(piece).strip("\n")
-        written = write(source)
-        if size(written) > limit and room > _ROOM_LEAST:  # a table grows when it is aligned
-            made += _fitting(source, max(room // 2, _ROOM_LEAST), limit, measure, write, size)
-        elif size(written):
-            made.append((source, written))
-    return made
-
-
-_ROOM_LEAST: Final = 16
+    return list(parts(markdown, limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +110,11 @@ def _cut(before: str, text: str, start: int, limit: int, measure: Measure) -> tu
     # To the end of the line in which the limit falls: a block's last line is known only when it is whole.
     seen = text[start : min(text.find("\n", start + limit) + 1 or len(text), start + 2 * limit)]
     blocks = _blocks(before, seen)
+    whole = _whole(text[start : start + 2 * limit], blocks, limit, measure)
     reserve = 0
     while True:
         longest = _longest(seen[:limit], room - reserve, measure)
-        end = _border(seen, longest)
+        end = _border(seen, longest, whole)
         block = next((one for one in blocks if one.start < end < one.stop), None)
         if block is None:
             return start + end, "", ""
@@ -189,15 +183,77 @@ def _longest(text: str, room: int, measure: Measure) -> int:
     return low
 
 
-def _border(text: str, longest: int) -> int:
-    """The best place to cut in the last two thirds of what fits."""
+class _Whole:
+    """Stretches of a text that a cut should leave whole."""
+
+    def __init__(self, stretches: Iterable[Span]) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for start, end, _ in sorted(stretches):
+            if self._ends and start < self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def before(self, at: int) -> int:
+        """The last place to cut that is not behind `at`."""
+        found = bisect_left(self._starts, at) - 1
+        return self._starts[found] if found >= 0 and at < self._ends[found] else at
+
+
+def _whole(text: str, blocks: Iterable[_Block], limit: int, measure: Measure) -> tuple[_Whole, _Whole]:
+    """Of a text what is to be left whole, at best and at least."""
+    code = [block for block in blocks if block.mark]
+    found = [
+        span
+        for span in spans(text)
+        if span.end - span.start <= limit
+        and measure(text[span.start : span.end]) <= limit
+        and not any(block.start <= span.start < block.stop for block in code)
+    ]
+    return _Whole(found), _Whole(span for span in found if not span.is_marks)
+
+
+def _border(text: str, longest: int, whole: tuple[_Whole, _Whole]) -> int:
+    """The best place to cut in the last two thirds of what fits; before them, if only there nothing whole is cut."""
+    at_best, at_least = whole
+    third = longest // 3
+    return (
+        _after_border(text, third, longest, at_best)
+        or _after_grapheme(text, max(third, 1), longest, at_best)
+        or _after_border(text, third, longest, at_least)
+        or _after_grapheme(text, 1, longest, at_least)
+        or _after_border(text, third, longest, _Whole([]))
+        or _after_grapheme(text, 1, longest, _Whole([]))
+        or longest
+    )
+
+
+def _after_border(text: str, low: int, high: int, whole: _Whole) -> int:
+    """0 if there is none."""
     for border in _BORDERS:
-        at = text.rfind(border, longest // 3, longest)
-        if at >= 0 and not _looks_like_fence(text, at + len(border)):
-            return at + len(border)
-    lowest = max(longest - 64, 0)
-    whole = (end for end in range(longest, lowest, -1) if _between_graphemes(text, end))
-    return next(whole, longest)
+        end = high
+        while (at := text.rfind(border, low, end)) >= 0:
+            end = at + len(border)
+            uncut = whole.before(end)
+            if uncut == end and not _looks_like_fence(text, end):
+                return end
+            end = min(uncut, end - 1)
+    return 0
+
+
+def _after_grapheme(text: str, low: int, high: int, whole: _Whole) -> int:
+    """0 if there is none near."""
+    end = high
+    for _ in range(64):
+        end = whole.before(end)
+        if end < low:
+            return 0
+        if _between_graphemes(text, end):
+            return end
+        end -= 1
+    return 0
 
 
 def _looks_like_fence(text: str, at: int) -> bool:
@@ -211,7 +267,7 @@ def _between_graphemes(text: str, at: int) -> bool:
         return True
     left, right = text[at - 1], text[at]
     joined = (
-        (left == right and left in "`~")  # marks that mean something only together
+        (left == right and left in "`~*_")  # marks that mean something only together
         or (left == "\r" and right == "\n")
         or (left == "\u200d" or right in "\u200c\u200d")
         or unicodedata.category(right) in {"Mn", "Me", "Mc"}

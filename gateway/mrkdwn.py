@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
-from gateway.columns import width
+from gateway.dialect import aligned, cells, hides
 
 ZERO_WIDTH: Final = "\u200b"
 
@@ -88,7 +87,6 @@ _RULE: Final = re.compile(r" {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*
 _BULLET: Final = re.compile(r"([ \t]*)[-*+][ \t]+(\[[ xX]\][ \t]+)?(.*)")
 _QUOTE: Final = re.compile(r"( {0,3}(?:>[ \t]?)+)(.*)")
 _DELIMITER_ROW: Final = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
-_CELLS: Final = re.compile(r"\\\||(`+)(?:(?!\1).)*\1|[^|\\`]+|[\\`]", re.DOTALL)
 _URL: Final = r"(?:https?://|mailto:)"
 _INLINE: Final = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
@@ -102,7 +100,6 @@ _INLINE: Final = re.compile(
     r"|(?P<italic>(?<!\*)\*(?=[^\s*])(?:[^*]|\*\*[^*]{1,300}\*\*){0,999}?(?<=[^\s\\])\*(?!\*)|(?<!\w)_(?=[^\s_])(?:[^_]{0,999}?[^\s_\\])_(?!\w))"
     r"|(?P<strike>~~(?=\S)(?:.{0,999}?[^\s~\\])~~)"
 )
-_HOST_LIKE: Final = re.compile(r"(?:https?://|www\.)|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}(?:[/:?#]|\Z)", re.IGNORECASE)
 _DEPTH_MAX: Final = 4
 """Emphasis inside emphasis; deeper marks are shown as they are."""
 
@@ -203,22 +200,11 @@ def _link(url: str, label: str) -> str:
     label = label.strip()
     if not re.match(_URL, url, re.IGNORECASE):
         return escape(f"{label} ({url})" if label else url)
-    if _hides(url, label):
+    if hides(url, label):
         return escape(f"{label} ({url})")
     plain = re.sub(r"[*_`~|]", "", label)
     target = _entities(url).replace("|", "%7C")
     return f"<{target}|{escape(plain)}>" if plain and plain != url else f"<{target}>"
-
-
-def _hides(url: str, label: str) -> bool:
-    if not _HOST_LIKE.match(label):
-        return False
-    try:
-        promised = urlsplit(label if "://" in label else f"//{label}").hostname or ""
-        real = urlsplit(url).hostname or ""
-    except ValueError:
-        return True
-    return promised.removeprefix("www.") != real.removeprefix("www.")
 
 
 # tables
@@ -229,33 +215,9 @@ def _table(lines: list[str], at: int) -> tuple[int, list[str]]:
     end = at + 2
     while end < len(lines) and "|" in lines[end]:
         end += 1
-    rows = [_cells(line) for line in (lines[at], *lines[at + 2 : end])]
+    rows = [[_plain(cell) for cell in cells(line)] for line in (lines[at], *lines[at + 2 : end])]
     columns = len(rows[0])
-    rows = [(row + [""] * columns)[:columns] for row in rows]
-    widths = [max(width(row[column]) for row in rows) for column in range(columns)]
-    shown = [
-        " | ".join(cell + " " * (room - width(cell)) for cell, room in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return end, [shown[0], "-+-".join("-" * room for room in widths), *shown[1:]]
-
-
-def _cells(line: str) -> list[str]:
-    cells = [""]
-    at = 0
-    line = line.strip().removeprefix("|")
-    while at < len(line):
-        if line[at] == "|":
-            cells.append("")
-            at += 1
-            continue
-        piece = _CELLS.match(line, at)
-        taken = piece[0] if piece else line[at]
-        cells[-1] += taken
-        at += len(taken)
-    if len(cells) > 1 and not cells[-1].strip():
-        cells.pop()
-    return [_plain(cell.strip()) for cell in cells]
+    return end, aligned([(row + [""] * columns)[:columns] for row in rows]).split("\n")
 
 
 def _plain(cell: str) -> str:
