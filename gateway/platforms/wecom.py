@@ -1,0 +1,747 @@
+"""WeCom (Enterprise WeChat): an intelligent bot, or a self-built app, by encrypted callbacks.
+
+A bot is called for what people say and answers in three ways. The answer to the callback begins a stream: WeCom comes
+for its text about once a second, for six minutes. The message's `response_url` takes one message more, within an hour.
+Beyond these a bot can say nothing. An app is told what people say to it alone, and sends by the API.
+
+A conversation is a group, or a person: its key's channel is the group's `chatid`, or `user:` and the person's id.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final, Self
+from xml.etree import ElementTree as ET
+
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from pydantic import Field, model_validator
+from yarl import URL
+
+from config.settings import Connection, Secret, WebAddress
+from gateway.conversation.key import ConversationKey, key_of
+from gateway.dialect import PLAIN, Dialect, write
+from gateway.events import Actor, Attachment, Event, ReplyHandle
+from gateway.markdown import fitting, utf8
+from gateway.platforms import (
+    BUTTON_MAX_BYTES,
+    Address,
+    Button,
+    Capabilities,
+    ConnectionRefused,
+    Growing,
+    Guide,
+    HttpReply,
+    Malformed,
+    NotDownloaded,
+    Outbound,
+    Outcome,
+    OutcomeKind,
+    Outside,
+    Part,
+    Plain,
+    RawRequest,
+    Sent,
+    Stream,
+    Unauthorized,
+)
+from gateway.store import Unreachable
+from gateway.wire import (
+    Answer,
+    call,
+    check_fresh,
+    object_of,
+    objects_of,
+    origin,
+    read_json,
+    seconds,
+    size_of,
+    text_of,
+)
+
+TEXT_LIMIT: Final = 20_480
+"""Bytes, of a stream's text as of a message by `response_url`."""
+APP_TEXT_LIMIT: Final = 2_048
+"""Bytes; WeCom cuts off what is more without a word."""
+BUTTONS_MAX: Final = 6
+BUTTON_LINES_MAX: Final = 1_024
+"""Bytes kept free for buttons that have to be said as text."""
+TITLE_MAX: Final = 26
+STREAM_MS: Final = 360_000
+"""WeCom comes for a stream's text for so long, from the person's message on."""
+RESPONSE_MS: Final = 3_600_000
+"""A `response_url` lasts so long."""
+DOWNLOAD_S: Final = 30.0
+TOKEN_SPARE_S: Final = 300.0
+"""A token is not used in its last minutes."""
+
+_PADDING: Final = 32
+"""Padding fills up to a multiple of it; twice the cipher's block."""
+_ID_MAX: Final = 256
+_SIGNATURE: Final = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_KEY: Final = re.compile(r"[A-Za-z0-9+/]{43}", re.ASCII)
+
+_MEANINGS: Final[dict[OutcomeKind, tuple[int, ...]]] = {
+    "rate_limited": (45009, 45033),
+    "transient": (-1, 50002),
+    "too_long": (45002,),
+    "auth_failed": (40001, 40013, 40014, 40056, 41001, 42001, 48002, 60020, 301002),
+    "target_gone": (40003, 60111, 81013),
+}
+_ERRORS: Final[dict[int, OutcomeKind]] = {code: kind for kind, codes in _MEANINGS.items() for code in codes}
+"""What an `errcode` means to a sender; any other but 0 is `rejected`."""
+_TOKEN_OVER: Final = {40014, 42001}
+
+
+class Settings(Connection):
+    """Keys of a connection with `platform: wecom`."""
+
+    api_base: WebAddress = "https://qyapi.weixin.qq.com"
+    """Where an app's calls go: `<api_base>/cgi-bin/message/send`."""
+    token: Secret = Field(min_length=1)
+    """Of the page on which the callback's URL is set; proves that a request is WeCom's."""
+    encoding_aes_key: Secret = Field(min_length=1)
+    """`EncodingAESKey` of the same page, 43 characters: for what is said, and for files."""
+    receive_id: str = ""
+    """Whom what we get is for: a bot's is empty, an app's the id of its corporation (`ww...`)."""
+    bot_name: str | None = Field(None, min_length=1)
+    """The bot's name, as people mention it. Without it: the first word of a group's message that begins with `@`."""
+    agent_id: int | None = Field(None, ge=0)
+    """Of a self-built app, its `AgentId`; the connection is a bot's without it."""
+    corp_secret: Secret | None = Field(None, min_length=1)
+    """Of a self-built app, its `Secret`."""
+    window_s: int = Field(7_200, gt=0)
+    """How far WeCom's clock and ours may be apart, in seconds. Its nonces are unique for two hours."""
+    stream_s: float = Field(330.0, gt=0, le=STREAM_MS / 1000)
+    """A stream is ended so long after the message, before WeCom does it after 360: the answer then comes as a message."""
+    response_hosts: tuple[str, ...] = ("qyapi.weixin.qq.com",)
+    """Where a `response_url` may lead. `*` fits anything."""
+    file_hosts: tuple[str, ...] = ("ww-aibot-img-1258476243.cos.ap-guangzhou.myqcloud.com",)
+    """Where attached files may be. `*` fits anything; a bucket of somebody else's may be as near as the next name."""
+    waiting_text: str = Field("…", min_length=1)
+    """What a stream shows while there is nothing to show."""
+    later_text: str = Field("⏳ 回答稍后送达 · The answer follows", min_length=1)
+    """What a stream ends with whose answer takes longer."""
+    idle_text: str = Field("✓", min_length=1)
+    """What a stream ends with whose message was answered together with another, or needs no answer."""
+    timeout_s: float = Field(4.0, gt=0, le=60)
+    """The longest that one call may take; less than `mailbox.send_timeout_s`."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        origin(self.api_base)
+        if not _KEY.fullmatch(self.encoding_aes_key.get_secret_value()):
+            raise ValueError("encoding_aes_key: not the 43 characters of an EncodingAESKey")
+        if self.agent_id is not None and not (self.receive_id and self.corp_secret):
+            raise ValueError("agent_id: an app needs receive_id (its corporation's id) and corp_secret as well")
+        return self
+
+
+GUIDE: Final = Guide(
+    steps=(
+        "In WeCom's admin console create an intelligent bot (智能机器人) in API mode, connected by a URL callback.",
+        "Let the console make a *Token* and an *EncodingAESKey*, and set both: `token`, `encoding_aes_key`.",
+        "Set the bot's name, `bot_name`, and start deskmate with the connection `{name}`.",
+        "Enter `{url}` as the URL and save: WeCom checks it at once, and deskmate has to answer within a second.",
+        "Let people see the bot, add it to a group, and mention it there.",
+    ),
+)
+
+
+class Adapter(Plain):
+    """One bot, or one app."""
+
+    capabilities: Capabilities
+
+    def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._http = outside.http
+        self._boards = outside.boards
+        self._crypt = Crypt(settings.token.get_secret_value(), settings.encoding_aes_key.get_secret_value())
+        self._is_app = settings.agent_id is not None
+        self._base = URL(settings.api_base)
+        self._token, self._token_until_s = "", 0.0
+        methods = frozenset({"GET", "POST"})
+        self.capabilities = (
+            Capabilities(text_limit=APP_TEXT_LIMIT, limit_unit="bytes", methods=methods)
+            if self._is_app
+            else Capabilities(
+                text_limit=TEXT_LIMIT, limit_unit="bytes", idempotent_send=True, methods=methods, buttons=BUTTONS_MAX
+            )
+        )
+
+    # pure
+
+    def verify(self, request: RawRequest, now_s: float) -> None:
+        signature, stamp = _parameter(request, "msg_signature"), _parameter(request, "timestamp")
+        nonce, at_s = _parameter(request, "nonce"), seconds("timestamp", stamp)
+        if not _SIGNATURE.fullmatch(signature):
+            raise Unauthorized("msg_signature: not 40 hexadecimal digits")
+        encrypted = _encrypted(request)
+        if not hmac.compare_digest(self._crypt.sign(stamp, nonce, encrypted).encode(), signature.encode()):
+            raise Unauthorized("msg_signature: does not match (is token this bot's or app's?)")
+        check_fresh("timestamp", at_s, now_s, self._settings.window_s)
+        self._message(encrypted)
+
+    def handshake(self, request: RawRequest) -> HttpReply | None:
+        if request.method != "GET":
+            return None
+        return HttpReply(body=self._message(_encrypted(request)), content_type="text/plain")
+
+    def parse(self, request: RawRequest, now_s: float) -> list[Event]:
+        del now_s  # WeCom says when it was
+        message = self._message(_encrypted(request))
+        try:
+            if message.lstrip().startswith(b"<"):
+                return self._told(_read_xml(message), request)
+            return self._said(read_json(message), request)
+        except ValueError as error:  # a key that no conversation can have
+            raise Malformed(str(error)) from None
+
+    def acknowledge(self, events: Sequence[Event]) -> HttpReply:
+        for event in events:
+            if event.kind == "message" and event.reply_handle:
+                stream = {"id": event.reply_handle.data["stream"], "finish": False}
+                return self._answer(event, {"msgtype": "stream", "stream": stream | self._waiting})
+        return HttpReply()
+
+    def render(self, outbound: Outbound) -> list[Part]:
+        if self._is_app:
+            pieces = fitting(outbound.markdown, APP_TEXT_LIMIT, utf8, lambda text: write(text, PLAIN), utf8)
+            return [Part({"content": text}) for _, text in pieces] or [_NOTHING]
+        limit = TEXT_LIMIT - BUTTON_LINES_MAX if outbound.buttons else TEXT_LIMIT
+        pieces = fitting(outbound.markdown, limit, utf8, lambda text: write(text, WECOM), utf8)
+        parts = [Part({"content": text}) for _, text in pieces] or [_NOTHING]
+        if outbound.buttons:  # under the first part: no other may have a card beside its text
+            parts[0] = Part({**parts[0].payload, "card": _card(outbound)})
+        return parts
+
+    def stream(self, to: Address) -> Stream:
+        return Stream("passing", interval_s=0.5) if _stream(to) else Stream()
+
+    # outside
+
+    async def send(self, to: Address, part: Part, key: str) -> Outcome:
+        if self._is_app:
+            return await self._send_to_user(to, part)
+        payload = part.payload
+        if "card" in payload:
+            payload = {**payload, "card": {**payload["card"], "task_id": key}}
+        try:
+            if (stream := _stream(to)) and await self._write(to, stream, payload, whole=True):
+                return Outcome("ok", Sent(stream))
+            return await self._respond(to, payload, key)
+        except Unreachable as error:  # what is written once more is the same
+            return Outcome("transient", detail=str(error))
+
+    async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
+        del to, sent, part
+        return Outcome("rejected", detail="WeCom lets nobody change a message")
+
+    async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
+        del key, sent
+        stream = _stream(to)
+        if not stream or not growing.markdown:
+            return Outcome("ok")
+        try:
+            is_open = await self._write(to, stream, self.render(Outbound(growing.markdown))[0].payload, whole=False)
+        except Unreachable as error:
+            return Outcome("transient", detail=str(error))
+        return (
+            Outcome("ok") if is_open else Outcome("target_gone", detail="WeCom does not come for the stream any more")
+        )
+
+    async def pulled(self, event: Event, *, is_idle: bool) -> HttpReply:
+        conversation, stream = event.conversation.id, event.extra["stream"]
+        is_late = event.at_ms - await self._began_ms(event) >= self._settings.stream_s * 1000
+        board = await self._boards.read(conversation, stream)
+        if (is_late or is_idle) and not board.is_whole and not board.is_closed:
+            await self._boards.close(conversation, stream)  # unless its text became whole just now
+            board = await self._boards.read(conversation, stream)
+        shown: dict[str, Any] = json.loads(board.text) if board.text else {}
+        answer: dict[str, Any] = {"msgtype": "stream"}
+        if board.is_closed:
+            ended = self._settings.later_text if is_late else shown.get("content") or self._settings.idle_text
+            shown = {"content": ended}
+        elif "card" in shown:
+            answer = {"msgtype": "stream_with_template_card", "template_card": shown["card"]}
+        content = {"content": shown["content"]} if shown else self._waiting
+        is_over = board.is_whole or board.is_closed
+        return self._answer(event, {**answer, "stream": {"id": stream, "finish": is_over, **content}})
+
+    async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
+        """Decrypted. Its address holds for five minutes."""
+        where = text_of(attachment.fetch.get("url"))
+        if not where:
+            raise NotDownloaded("WeCom gives no address for it")
+        if not self._is_allowed(where, self._settings.file_hosts):
+            raise NotDownloaded("its address leads to a host that file_hosts does not name")
+        answer = await call(
+            self._http,
+            "GET",
+            URL(where, encoded=True),
+            headers={},
+            timeout_s=DOWNLOAD_S,
+            max_bytes=max_bytes + _PADDING,
+        )
+        if isinstance(answer, Outcome):
+            raise NotDownloaded(f"WeCom did not give it: {answer.detail}")
+        if answer.status in {403, 404}:
+            raise NotDownloaded("it is not there any more: WeCom keeps a file for five minutes")
+        if answer.status != 200:
+            raise NotDownloaded(f"WeCom did not give it: status {answer.status}")
+        try:
+            content = self._crypt.decrypt(answer.body)
+        except ValueError:
+            raise NotDownloaded("what came is not the encrypted file") from None
+        if len(content) > max_bytes:
+            raise NotDownloaded(f"it has {len(content)} bytes, allowed are {max_bytes}")
+        return content
+
+    async def identity(self) -> Actor:
+        """Of a bot as the settings say it: WeCom has no call that would tell."""
+        if self._is_app and isinstance(token := await self._access_token(), Outcome):
+            raise ConnectionRefused(f"{token.detail} (are receive_id and corp_secret this app's?)")
+        name = self._settings.bot_name or self._connection
+        return Actor(name, name, is_bot=True, is_self=True)
+
+    # reading
+
+    def _message(self, encrypted: str) -> bytes:
+        """What was encrypted for us."""
+        try:
+            message, receive_id = self._crypt.opened(base64.b64decode(encrypted))
+        except ValueError:
+            raise Unauthorized("it can't be decrypted (is encoding_aes_key this bot's or app's?)") from None
+        if receive_id != self._settings.receive_id.encode():
+            given = receive_id.decode("ascii", "replace")[:64]
+            raise Unauthorized(f"it is for {given!r}, the setting receive_id says {self._settings.receive_id!r}")
+        return message
+
+    def _said(self, body: dict[str, Any], request: RawRequest) -> list[Event]:
+        """What happened to a bot."""
+        kind, chat = text_of(body.get("msgtype")), text_of(body.get("chatid"))
+        event = object_of(body.get("event"))
+        if kind == "event" and event.get("eventtype") != "template_card_event":
+            return []
+        msgid, user = _id("msgid", body.get("msgid")), _id("from.userid", object_of(body.get("from")).get("userid"))
+        at_ms = _at_ms(request)
+        direct = body.get("chattype") != "group"
+        extra = {"nonce": request.query["nonce"]}
+        url = text_of(body.get("response_url")).strip()
+        if url and self._is_allowed(url, self._settings.response_hosts):
+            extra["response_url"] = url
+        common: dict[str, Any] = {
+            "conversation": self._conversation(user if direct else _id("chatid", chat), direct=direct),
+            "actor": Actor(user),
+            "dedupe_keys": (f"id:{msgid}",),
+            "at_ms": at_ms,
+            "message_id": msgid,
+            "is_direct": direct,
+            "extra": extra,
+        }
+        if kind == "event":
+            value = _pressed(object_of(event.get("template_card_event")))
+            return [Event(kind="action", value=value, **common)] if value else []
+        if kind == "stream":
+            extra["stream"] = _id("stream.id", object_of(body.get("stream")).get("id"))
+            return [Event(kind="pull", **common)]
+        text, attachments = _content(body)
+        quoted, of_quoted = _content(object_of(body["quote"])) if "quote" in body else ("", ())
+        stream = hashlib.sha256(msgid.encode()).hexdigest()[:32]  # the same when it is sent again
+        return [
+            Event(
+                kind="message",
+                text=text if direct else self._without_mention(text),
+                quoted=quoted,
+                attachments=attachments + of_quoted,
+                reply_handle=ReplyHandle("stream", {"stream": stream}, at_ms + STREAM_MS, 1),
+                **common,
+            )
+        ]
+
+    def _told(self, body: Mapping[str, str], request: RawRequest) -> list[Event]:
+        """What was said to an app."""
+        kind = body.get("MsgType", "")
+        if kind == "event":
+            return []
+        user, msgid = _id("FromUserName", body.get("FromUserName")), _id("MsgId", body.get("MsgId"))
+        is_text = kind == "text"
+        return [
+            Event(
+                kind="message",
+                conversation=self._conversation(user, direct=True),
+                actor=Actor(user),
+                dedupe_keys=(f"id:{msgid}",),
+                at_ms=_at_ms(request),
+                message_id=msgid,
+                text=body.get("Content", "") if is_text else "",
+                is_direct=True,
+                attachments=() if is_text else (Attachment(kind[:32] or "message", "", "", 0),),
+            )
+        ]
+
+    def _conversation(self, who: str, *, direct: bool) -> ConversationKey:
+        return key_of(self._connection, f"user:{who}" if direct else who)
+
+    def _without_mention(self, text: str) -> str:
+        """A group's message without our name at its beginning and end."""
+        name = self._settings.bot_name
+        if not name:
+            return re.sub(r"\A\s*@\S+\s*", "", text)
+        mention = re.escape(f"@{name}")
+        return re.sub(rf"\A\s*{mention}(?!\w)\s*|\s+{mention}\s*\Z", "", text)
+
+    def _is_allowed(self, url: str, hosts: Sequence[str]) -> bool:
+        try:
+            place, host = origin(url), URL(url).host or ""
+        except ValueError:
+            return False
+        return place == origin(self._settings.api_base) or (
+            place == f"https://{host}:443" and any(fnmatchcase(host, one) for one in hosts)
+        )
+
+    # answering
+
+    @property
+    def _waiting(self) -> dict[str, str]:
+        return {"content": self._settings.waiting_text}
+
+    def _answer(self, event: Event, answer: Mapping[str, Any]) -> HttpReply:
+        """Encrypted, with the nonce of what is answered, as WeCom wants it."""
+        stamp, nonce = str(event.at_ms // 1000), event.extra["nonce"]
+        encrypted = self._crypt.sealed(json.dumps(answer, ensure_ascii=False).encode(), self._settings.receive_id)
+        signature = self._crypt.sign(stamp, nonce, encrypted)
+        whole = {"encrypt": encrypted, "msgsignature": signature, "timestamp": int(stamp), "nonce": nonce}
+        return HttpReply(body=json.dumps(whole).encode())
+
+    async def _write(self, to: Address, stream: str, payload: Mapping[str, Any], *, whole: bool) -> bool:
+        text = json.dumps(payload, ensure_ascii=False)
+        return await self._boards.write(to.conversation.id, stream, text, whole=whole)
+
+    async def _began_ms(self, event: Event) -> int:
+        """When WeCom came for this stream for the first time: a board of its own holds that."""
+        conversation, board = event.conversation.id, f"{event.extra['stream']}-began"
+        if began := (await self._boards.read(conversation, board)).text:
+            return int(began)
+        await self._boards.write(conversation, board, str(event.at_ms), whole=True)
+        return event.at_ms
+
+    async def _respond(self, to: Address, payload: Mapping[str, Any], key: str) -> Outcome:
+        """By `response_url`, which takes one message. A board remembers whose that is: who tries again, and is told that
+        it was used, has used it.
+        """
+        url = text_of(to.extra.get("response_url"))
+        if not url:
+            return Outcome(
+                "target_gone", detail="nothing is left to answer by: the stream has ended, no response_url came"
+            )
+        conversation, board = to.conversation.id, f"url-{hashlib.sha256(url.encode()).hexdigest()[:32]}"
+        user = (await self._boards.read(conversation, board)).text
+        if user and user != key:
+            return Outcome("target_gone", detail="nothing is left to answer by: response_url takes one message")
+        await self._boards.write(conversation, board, key, whole=True)
+        body = {"msgtype": "markdown", "markdown": {"content": payload["content"] + _lines(payload.get("card"))}}
+        outcome, _ = await self._post("response_url", URL(url, encoded=True), body)
+        if outcome.kind in {"rate_limited", "transient", "too_long"}:
+            await self._boards.write(conversation, board, "", whole=True)
+        elif outcome.kind == "rejected" and user:
+            return Outcome("ok", Sent(key))
+        return Outcome("ok", Sent(key)) if outcome.kind == "ok" else outcome
+
+    async def _send_to_user(self, to: Address, part: Part) -> Outcome:
+        """From an app."""
+        body = {
+            "touser": to.conversation.channel.removeprefix("user:"),
+            "msgtype": "text",
+            "agentid": self._settings.agent_id,
+            "text": {"content": part.payload["content"]},
+        }
+        outcome, answer = Outcome("auth_failed"), dict[str, Any]()
+        for _ in range(2):
+            token = await self._access_token()
+            if isinstance(token, Outcome):
+                return token
+            url = (self._base / "cgi-bin/message/send").with_query(access_token=token)
+            outcome, answer = await self._post("message/send", url, body)
+            if answer.get("errcode") not in _TOKEN_OVER:
+                break
+            self._token = ""
+        if outcome.kind != "ok":
+            return outcome
+        if gone := text_of(answer.get("invaliduser")):
+            return Outcome("target_gone", detail=f"message/send: {gone[:100]} can't be sent to")
+        return Outcome("ok", Sent(text_of(answer.get("msgid"))))
+
+    async def _access_token(self) -> str | Outcome:
+        """Of an app, for about two hours."""
+        if self._token and time.monotonic() < self._token_until_s:
+            return self._token
+        secret = self._settings.corp_secret
+        params = {"corpid": self._settings.receive_id, "corpsecret": secret.get_secret_value() if secret else ""}
+        answer = await call(
+            self._http,
+            "GET",
+            self._base / "cgi-bin/gettoken",
+            headers={},
+            params=params,
+            timeout_s=self._settings.timeout_s,
+        )
+        outcome, body = _understood("gettoken", answer)
+        token = text_of(body.get("access_token"))
+        if outcome.kind != "ok" or not token:
+            # Nothing was sent yet, so that to ask again is no harm.
+            kind: OutcomeKind = "transient" if outcome.kind in {"ok", "ambiguous"} else outcome.kind
+            return Outcome(kind, retry_after_s=outcome.retry_after_s, scope="connection", detail=outcome.detail)
+        self._token = token
+        self._token_until_s = time.monotonic() + size_of(body.get("expires_in")) - TOKEN_SPARE_S
+        return token
+
+    async def _post(self, what: str, url: URL, body: Mapping[str, Any]) -> tuple[Outcome, dict[str, Any]]:
+        raw = json.dumps(body, ensure_ascii=False).encode()
+        headers = {"Content-Type": "application/json"}
+        return _understood(
+            what, await call(self._http, "POST", url, headers=headers, body=raw, timeout_s=self._settings.timeout_s)
+        )
+
+
+class Crypt:
+    """WeCom's signatures, and its AES-256-CBC whose first vector is the key's first half."""
+
+    def __init__(self, token: str, encoding_aes_key: str) -> None:
+        self._token = token
+        key = base64.b64decode(f"{encoding_aes_key}=")
+        self._cipher = Cipher(algorithms.AES(key), modes.CBC(key[:16]))
+
+    def sign(self, stamp: str, nonce: str, encrypted: str) -> str:
+        signed = "".join(sorted([self._token, stamp, nonce, encrypted]))
+        return hashlib.sha1(signed.encode()).hexdigest()  # noqa: S324  # WeCom's choice
+
+    def decrypt(self, encrypted: bytes) -> bytes:
+        """Raises `ValueError`."""
+        decryptor = self._cipher.decryptor()
+        padded = decryptor.update(encrypted) + decryptor.finalize()
+        padding = padded[-1] if padded else 0
+        if not 1 <= padding <= _PADDING or padded[-padding:] != bytes([padding]) * padding:
+            raise ValueError("not padded as it has to be")
+        return padded[:-padding]
+
+    def opened(self, encrypted: bytes) -> tuple[bytes, bytes]:
+        """A message, and whom it is for: 16 random bytes come before them, and the message's length. Raises `ValueError`."""
+        content = self.decrypt(encrypted)
+        end = 20 + int.from_bytes(content[16:20], "big")
+        if not 20 <= end <= len(content):
+            raise ValueError("shorter than it says")
+        return content[20:end], content[end:]
+
+    def sealed(self, message: bytes, receive_id: str, random: bytes | None = None) -> str:
+        content = (random or secrets.token_bytes(16)) + len(message).to_bytes(4, "big") + message + receive_id.encode()
+        padding = _PADDING - len(content) % _PADDING
+        encryptor = self._cipher.encryptor()
+        return base64.b64encode(encryptor.update(content + bytes([padding]) * padding) + encryptor.finalize()).decode()
+
+
+# reading
+
+
+def _parameter(request: RawRequest, name: str) -> str:
+    value = request.query.get(name, "")
+    if not value or not value.isascii() or not value.isprintable() or len(value) > _ID_MAX:
+        raise Unauthorized(f"{name}: missing, or not short printable ASCII")
+    return value
+
+
+def _at_ms(request: RawRequest) -> int:
+    """When WeCom sent it."""
+    return seconds("timestamp", request.query.get("timestamp", "")) * 1000
+
+
+def _encrypted(request: RawRequest) -> str:
+    """What is encrypted: base64, still."""
+    if request.method == "GET":
+        name, value = "echostr", request.query.get("echostr", "")
+    elif request.body.lstrip().startswith(b"<"):
+        name, value = "Encrypt", _read_xml(request.body).get("Encrypt", "")
+    else:
+        name, value = "encrypt", text_of(read_json(request.body).get("encrypt"))
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        blank = " (a + in an address that is not written %2B becomes a blank)" if " " in value else ""
+        raise Malformed(f"{name} not valid base64{blank}") from None
+    if not value:
+        raise Malformed(f"{name}: missing")
+    return value
+
+
+def _read_xml(raw: bytes) -> dict[str, str]:
+    """The fields of WeCom's XML, each with its text."""
+    try:
+        text = raw.decode("utf-8")
+        if "<!DOCTYPE" in text:
+            raise Malformed("XML with a document type")
+        fields = list(ET.fromstring(text))  # noqa: S314  # without a document type it can define nothing
+    except (ET.ParseError, ValueError):
+        raise Malformed("not the XML we read") from None
+    return {one.tag: one.text or "" for one in fields}
+
+
+def _id(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value or len(value) > _ID_MAX:
+        raise Malformed(f"{name}: missing, or not an id")
+    return value
+
+
+def _pressed(card: Mapping[str, Any]) -> str:
+    """The command of a pressed button. WeCom's pages spell the field in two ways."""
+    key = text_of(card.get("event_key")) or text_of(card.get("eventkey"))
+    return key if len(key.encode()) <= BUTTON_MAX_BYTES else ""
+
+
+def _content(message: Mapping[str, Any]) -> tuple[str, tuple[Attachment, ...]]:
+    """Text and files of a message, or of one that is quoted."""
+    kind = text_of(message.get("msgtype"))
+    if kind != "mixed":
+        return _item(kind, object_of(message.get(kind)))
+    items = [
+        _item(inner := text_of(one.get("msgtype")), object_of(one.get(inner)))
+        for one in objects_of(object_of(message.get("mixed")).get("msg_item"))
+    ]
+    return "\n".join(text for text, _ in items if text), tuple(one for _, files in items for one in files)
+
+
+def _item(kind: str, item: Mapping[str, Any]) -> tuple[str, tuple[Attachment, ...]]:
+    if text := text_of(item.get("content")):  # of `text`; of `voice` what WeCom has heard
+        return text, ()
+    if kind == "text":
+        return "", ()
+    url = text_of(item.get("url")).strip()
+    return "", (Attachment(kind[:32] or "message", "", "", 0, {"url": url} if url else {}),)
+
+
+# sending
+
+
+def _stream(to: Address) -> str:
+    """The stream that can be written on, if there is one still."""
+    if not to.handle or to.handle.kind != "stream" or to.handle.expires_at_ms <= time.time() * 1000:
+        return ""
+    return text_of(to.handle.data.get("stream"))
+
+
+def _understood(what: str, answer: Answer | Outcome) -> tuple[Outcome, dict[str, Any]]:
+    """What an answer means. Errors come with status 200."""
+    if isinstance(answer, Outcome):
+        return Outcome(answer.kind, detail=f"{what}: {answer.detail}"), {}
+    body = answer.json() or {}
+    code = body.get("errcode")
+    if answer.status == 200 and not isinstance(code, int):
+        return Outcome("ambiguous", detail=f"{what}: an answer that is not WeCom's"), {}
+    if answer.status == 200 and code == 0:
+        return Outcome("ok"), body
+    kind = _ERRORS.get(code, "rejected") if isinstance(code, int) else _by_status(answer.status)
+    detail = f"{what}: status {answer.status}, errcode {code}"
+    if kind == "rate_limited" or answer.status == 429:
+        wait_s = answer.retry_after_s()
+        wait_s = 60.0 if wait_s is None else wait_s
+        return Outcome("rate_limited", retry_after_s=wait_s, scope="connection", detail=detail), body
+    return Outcome(kind, detail=detail), body
+
+
+def _by_status(status: int) -> OutcomeKind:
+    if status in {401, 403}:
+        return "auth_failed"
+    if status == 413:
+        return "too_long"
+    if status in {408, 503}:
+        return "transient"
+    return "ambiguous" if status >= 500 else "rejected"
+
+
+def _card(outbound: Outbound) -> dict[str, Any]:
+    """Buttons are on a card, which needs a title: the text's first words. Sending gives it its task's id."""
+    words = " ".join(write(outbound.markdown, PLAIN).split()) or "…"
+    title = words if len(words) <= TITLE_MAX else f"{words[: TITLE_MAX - 1]}…"
+    return {
+        "card_type": "button_interaction",
+        "main_title": {"title": title},
+        "button_list": [
+            {"text": one.label, "style": _STYLES[one.style], "key": one.command} for one in outbound.buttons
+        ],
+    }
+
+
+_STYLES: Final[dict[str, int]] = {"plain": 4, "primary": 1, "danger": 2}
+
+
+def _lines(card: Any) -> str:
+    """The same buttons as text, where no card can be: what to write instead of pressing."""
+    buttons = [Button(one["text"], one["key"]) for one in object_of(card).get("button_list", ())]
+    return "".join(f"\n\n{_escape(one.label)}: {_code(f'/{one.command}')}" for one in buttons)
+
+
+# the dialect: Markdown, whose rules for marks WeCom does not write down
+
+_LIVE: Final = re.compile(r"<(?=@|/?think\b)", re.IGNORECASE)
+"""What calls a person, or is shown as a thought, wherever it stands."""
+_TAG: Final = re.compile(r"<(?=[A-Za-z/!?@])")
+_APART: Final = "<\u200b"
+_MARK: Final = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~])"  # a backslash that would take what follows
+    r"|`|\*(?=\S)|(?<=\S)\*|(?<!\w)_(?=\S)|(?<=\S)_(?!\w)|~(?=~)|(?<=~)~"
+    r"|(?<=\])\(|^[ \t]*[#>+-](?=[\s>#])|(?<=\d)[.)](?=\s)",
+    re.MULTILINE,
+)
+
+
+def _escape(text: str) -> str:
+    return _TAG.sub(_APART, _MARK.sub(lambda mark: f"{mark[0][:-1]}\\{mark[0][-1]}", text))
+
+
+def _code(code: str) -> str:
+    ticks = "`" * (max(map(len, re.findall("`+", code)), default=0) + 1)
+    blank = " " if code.startswith("`") or code.endswith("`") else ""
+    return f"{ticks}{blank}{_LIVE.sub(_APART, code)}{blank}{ticks}"
+
+
+def _block(code: str, language: str) -> str:
+    fence = "`" * max(3, max(map(len, re.findall("`+", code)), default=0) + 1)
+    return f"{fence}{language}\n{_LIVE.sub(_APART, code)}\n{fence}"
+
+
+def _link(label: str, url: str) -> str:
+    return f"[{label or _escape(url)}]({url.replace('(', '%28').replace(')', '%29')})"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
+    return "\n".join([lines[0], f"|{' --- |' * len(rows[0])}", *lines[1:]])
+
+
+WECOM: Final = Dialect(
+    escape=_escape,
+    bold="**{}**".format,
+    italic="*{}*".format,
+    strike="~~{}~~".format,
+    code=_code,
+    block=_block,
+    link=_link,
+    heading=lambda text, level: f"{'#' * level} {text}",
+    marker=lambda number, _: "- " if number is None else f"{number}. ",
+    indent="    ",
+    quote=lambda text: "\n".join(f"> {line}" for line in text.split("\n")),
+    rule="---",
+    table=_table,
+    # A mark between a letter and a punctuation mark is none.
+    seam=lambda outer, inner: " " if outer.isalnum() and not inner.isalnum() else "",
+)
+_NOTHING: Final = Part({"content": "…"})
