@@ -3,6 +3,9 @@
 One connection is one app in one workspace (or one app that several workspaces installed, see `team_id`). A
 conversation is a thread: its key holds the channel's id, and as `thread` the workspace and the thread's first message,
 `T…:1712.34`; in a direct message outside threads the workspace alone.
+
+An answer grows in one message: where Slack streams (`native_streaming`) a stream, which gets Markdown as it comes, else
+a post that is edited. Either way an edit ends it with the whole text in Slack's own dialect.
 """
 
 from __future__ import annotations
@@ -10,8 +13,12 @@ from __future__ import annotations
 import hmac
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+import secrets
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal
+from urllib.parse import urlencode
 
 from pydantic import Field, field_validator
 from yarl import URL
@@ -20,13 +27,16 @@ from config.settings import Connection, Secret, WebAddress
 from gateway import mrkdwn
 from gateway.conversation.key import ConversationKey, key_of
 from gateway.events import Actor, Attachment, Event, ReplyHandle
-from gateway.markdown import split
+from gateway.files import FILE_MAX_BYTES
+from gateway.markdown import fitting
 from gateway.net import REDIRECTS
 from gateway.platforms import (
     Address,
+    Button,
     Capabilities,
     ConnectionRefused,
     Growing,
+    Guide,
     HttpReply,
     Malformed,
     NotDownloaded,
@@ -34,6 +44,7 @@ from gateway.platforms import (
     Outcome,
     OutcomeKind,
     Outside,
+    Pace,
     Part,
     Plain,
     RawRequest,
@@ -62,9 +73,18 @@ WINDOW_S: Final = 300
 TEXT_LIMIT: Final = 3_900
 """Characters of a part in Slack's dialect. `chat.update` refuses more than 4,000 and a post of more than about 4,040 is
 cut in two, so that one limit is safe for both, and a streamed message can be edited to its end."""
+SECTION_LIMIT: Final = 3_000
+"""Characters of one block of text; a message with buttons is made of blocks."""
+BUTTON_LIMIT: Final = 75
+"""Characters of a button's label."""
+ACTION: Final = "deskmate:"
+"""What the ids of our buttons begin with. Any other is somebody else's."""
+STATUS_S: Final = 120.0
 METADATA_TYPE: Final = "deskmate_reply"
 IN_THREAD: Final = "in_thread"
 """In `Event.extra`: what is answered stands in a thread that others see as one."""
+RECIPIENT: Final = "recipient"
+"""In `Event.extra`, where an answer may be a stream: workspace and user of whom it answers, and our own user ids."""
 DOWNLOAD_S: Final = 30.0
 """The longest that one file may take."""
 REDIRECTS_MAX: Final = 3
@@ -76,14 +96,15 @@ _SIGNATURE: Final = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _TS: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?", re.ASCII)
 _FIRST_MENTION: Final = re.compile(r"\A\s*<@([A-Z0-9]+)")
-_SUBTYPES: Final = {"", "file_share", "thread_broadcast"}
+_SUBTYPES: Final = {"", "file_share", "thread_broadcast", "bot_message"}
 _SYSTEM: Final = {"USLACK", "USLACKBOT"}
 _HANDLE_S: Final = 1_800
 _HANDLE_USES: Final = 5
 
 _MEANINGS: Final[dict[OutcomeKind, str]] = {
     "rate_limited": "ratelimited rate_limited message_limit_exceeded",
-    "transient": "service_unavailable request_timeout team_added_to_org accesslimited",
+    # An open stream can't be edited; it ends by itself after a few minutes, if not before.
+    "transient": "service_unavailable request_timeout team_added_to_org accesslimited streaming_state_conflict",
     "ambiguous": "fatal_error internal_error",  # Slack: "some aspect of the operation" may have succeeded
     "bad_format": "invalid_blocks invalid_blocks_format invalid_attachments invalid_metadata_format invalid_arguments",
     "too_long": "msg_too_long msg_blocks_too_long metadata_too_large",
@@ -94,6 +115,61 @@ _MEANINGS: Final[dict[OutcomeKind, str]] = {
 }
 _ERRORS: Final[dict[str, OutcomeKind]] = {error: kind for kind, errors in _MEANINGS.items() for error in errors.split()}
 """What an `error` of the Web API means to a sender; any other is `rejected`."""
+
+
+SCOPES: Final = (
+    *("app_mentions:read", "assistant:write", "channels:history", "chat:write", "commands", "files:read"),
+    *("files:write", "groups:history", "im:history", "mpim:history"),
+)
+EVENTS: Final = (
+    *("app_mention", "assistant_thread_context_changed", "assistant_thread_started"),
+    *("message.channels", "message.groups", "message.im", "message.mpim"),
+)
+GUIDE: Final = Guide(
+    steps=(
+        "At https://api.slack.com/apps choose *Create New App*, *From a manifest*, your workspace, and paste the manifest.",
+        "*Install App*: install it. The *Bot User OAuth Token* (`xoxb-...`) is `bot_token`.",
+        "*Basic Information*: the *Signing Secret* is `signing_secret`.",
+        "Start deskmate. Then, at *Event Subscriptions*, have Slack verify `{url}`.",
+        "Invite the bot where it is to answer: `/invite @deskmate`.",
+    ),
+    scopes=SCOPES,
+    manifest_name="App manifest (YAML)",
+    manifest="""\
+display_information:
+  name: deskmate
+features:
+  app_home:
+    messages_tab_enabled: true
+    messages_tab_read_only_enabled: false
+  assistant_view:
+    assistant_description: Answers, with the skills of your team
+  bot_user:
+    display_name: deskmate
+    always_online: true
+  slash_commands:
+    - command: /deskmate
+      description: stop, new, help ...
+      url: {url}
+      should_escape: false
+oauth_config:
+  scopes:
+    bot:
+"""
+    + "".join(f"      - {scope}\n" for scope in SCOPES)
+    + """\
+settings:
+  event_subscriptions:
+    request_url: {url}
+    bot_events:
+"""
+    + "".join(f"      - {event}\n" for event in EVENTS)
+    + """\
+  interactivity:
+    is_enabled: true
+    request_url: {url}
+""",
+)
 
 
 class Settings(Connection):
@@ -113,6 +189,9 @@ class Settings(Connection):
     """Our own user id, if events do not tell it (Slack's do)."""
     command: str = Field("deskmate", pattern=r"^[a-z0-9_-]{1,32}$")
     """The slash command whose first word is ours: `/deskmate stop` is `/stop`."""
+    native_streaming: Literal["never", "direct", "threads"] = "direct"
+    """Where growing answers are Slack's streams: in threads of direct messages (as an assistant's are), or in all
+    threads. Elsewhere, and where a workspace refuses them, a message is edited."""
     timeout_s: float = Field(4.0, gt=0, le=60)
     """The longest that one call may take; less than `mailbox.send_timeout_s`."""
 
@@ -126,19 +205,33 @@ class Settings(Connection):
 class Adapter(Plain):
     """One Slack connection."""
 
-    capabilities = Capabilities(text_limit=TEXT_LIMIT, look_back=True, ephemeral=True, columns=80)
+    capabilities = Capabilities(
+        text_limit=TEXT_LIMIT,
+        look_back=True,
+        ephemeral=True,
+        columns=80,
+        buttons=25,
+        file_max_bytes=FILE_MAX_BYTES,
+        typing_s=STATUS_S,
+        pace=(Pace("channel", 4, 4.0),),
+    )
 
     def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
         self.me: Actor | None = None
         """Who we are, once `identity` was asked."""
         self._connection = connection
         self._settings = settings
-        self._http = outside.http
+        self._outside = outside
         self._base = URL(settings.api_base)
         self._token = settings.bot_token.get_secret_value()
-        secrets = (settings.signing_secret, settings.previous_signing_secret)
-        self._signers = [Signer(one.get_secret_value().encode()) for one in secrets if one]
+        keys = (settings.signing_secret, settings.previous_signing_secret)
+        self._signers = [Signer(one.get_secret_value().encode()) for one in keys if one]
         self._handle_origins = {"https://hooks.slack.com:443", origin(settings.api_base)}
+        self._bot_id = ""
+        self._life = secrets.token_hex(4)
+        """Of this process: only who began a stream, and lives, knows how far it is."""
+        self._refused: set[str] = set()
+        """Methods that this workspace does not have; not to be asked for again."""
 
     # pure
 
@@ -180,7 +273,7 @@ class Adapter(Plain):
             if kind == _FORM:
                 form = read_form(request.body)
                 if "payload" in form:
-                    return self._pressed(read_json(form["payload"]), now_s)
+                    return self._actions(read_json(form["payload"]), now_s)
                 if "command" in form:
                     return [self._commanded(form, request.headers["X-Slack-Signature"], now_s)]
         except ValueError as error:  # a key that no conversation can have
@@ -192,10 +285,14 @@ class Adapter(Plain):
         return _OK
 
     def render(self, outbound: Outbound) -> list[Part]:
-        return [
+        pieces = _fitting(outbound.markdown, TEXT_LIMIT) or [("…", "…")]
+        parts = [
             Part({"text": text, "mrkdwn": True}, {"text": mrkdwn.escape(piece), "mrkdwn": False}, outbound.only_for)
-            for piece, text in _fitting(outbound.markdown.strip("\n"), TEXT_LIMIT)
-        ] or [Part({"text": "…", "mrkdwn": False}, only_for=outbound.only_for)]
+            for piece, text in pieces
+        ]
+        if outbound.buttons:
+            parts[-1].payload["blocks"] = _blocks(pieces[-1][0], outbound.buttons)
+        return parts
 
     def stream(self, to: Address) -> Stream:
         del to
@@ -204,8 +301,21 @@ class Adapter(Plain):
     # outside
 
     async def send(self, to: Address, part: Part, key: str) -> Outcome:
-        if part.only_for:
-            return await self._whisper(to, part, part.only_for, key)
+        if part.file:
+            return await self._upload(to, part, part.file)
+        outcome = await (self._whisper(to, part, part.only_for, key) if part.only_for else self._say(to, part, key))
+        handle = to.handle
+        if outcome.kind != "target_gone" or not handle or part.only_for not in {None, handle.data.get("user")}:
+            return outcome
+        # A command may be given where we are no member: then there is only the address that came with it.
+        kind = "ephemeral" if part.only_for else "in_channel"
+        body = {**_shown(part), "response_type": kind, "replace_original": False}
+        answered = await self._respond(handle, body)
+        if answered.kind == "target_gone":
+            return outcome
+        return Outcome("ok", Sent(key)) if answered.kind == "ok" else answered
+
+    async def _say(self, to: Address, part: Part, key: str) -> Outcome:
         body = {
             "channel": to.conversation.channel,
             **part.payload,
@@ -216,7 +326,7 @@ class Adapter(Plain):
         }
         if thread := _thread_ts(to.conversation):
             body["thread_ts"] = thread
-        outcome, answer = await self._post("chat.postMessage", body)
+        outcome, answer = await self._ask("chat.postMessage", body)
         if outcome.kind != "ok":
             return outcome
         sent = _sent(to.conversation.channel, answer, key)
@@ -224,26 +334,70 @@ class Adapter(Plain):
 
     async def _whisper(self, to: Address, part: Part, user: str, key: str) -> Outcome:
         """To one person of the channel. It carries no metadata, and what it is answered with is no message's time."""
-        body = {"channel": to.conversation.channel, "user": user, "text": part.payload.get("text", ""), **_QUIET}
+        body = {"channel": to.conversation.channel, "user": user, **_shown(part), **_QUIET}
         # In a thread that has no reply yet Slack shows it to nobody.
         if to.extra.get(IN_THREAD) and (thread := _thread_ts(to.conversation)):
             body["thread_ts"] = thread
-        outcome, _ = await self._post("chat.postEphemeral", body)
+        outcome, _ = await self._ask("chat.postEphemeral", body)
         return Outcome("ok", Sent(key)) if outcome.kind == "ok" else outcome
 
-    async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
+    async def _respond(self, handle: ReplyHandle | None, body: Mapping[str, Any]) -> Outcome:
+        """To the address that came with a command or a press. It knows us by itself: the token stays here."""
+        if not handle or handle.expires_at_ms <= time.time() * 1000:
+            return Outcome("target_gone", detail="response_url: too late")
+        answer = await self._call(URL(text_of(handle.data.get("url"))), _json(body), {"Content-Type": _JSON})
+        if isinstance(answer, Outcome):
+            return Outcome(answer.kind, detail=f"response_url: {answer.detail}")
+        detail = f"response_url: status {answer.status}"
+        if answer.status == 429:
+            return Outcome("rate_limited", retry_after_s=answer.retry_after_s() or 1.0, detail=detail)
+        if answer.status == 200:
+            return Outcome("ok")
+        return Outcome("target_gone" if answer.status in {404, 410} else _by_status(answer.status), detail=detail)
+
+    async def _upload(self, to: Address, part: Part, file: Attachment) -> Outcome:
+        """Ask where to, bring the bytes there, post it. Nobody sees anything before the last step."""
+        try:
+            content = await self._outside.files.read(file.fetch, FILE_MAX_BYTES)
+            name = file.name or "file"
+            outcome, place = await self._ask(
+                "files.getUploadURLExternal", {"filename": name, "length": len(content)}, as_form=True
+            )
+            if outcome.kind != "ok":
+                return _harmless(outcome)
+            url = self._file_url(text_of(place.get("upload_url")))
+        except NotDownloaded as error:
+            return Outcome("rejected", detail=f"{file.name}: {error}")
+        brought = await self._call(url, content, {"Content-Type": "application/octet-stream"})
+        if isinstance(brought, Outcome):
+            return _harmless(Outcome(brought.kind, detail=f"upload: {brought.detail}"))
+        if brought.status != 200:
+            return _harmless(Outcome(_by_status(brought.status), detail=f"upload: status {brought.status}"))
         body = {
-            "channel": text_of(sent.ref.get("channel")) or to.conversation.channel,
-            "ts": sent.message_id,
-            "text": part.payload.get("text", ""),
-            **_QUIET,
+            "files": [{"id": place.get("file_id"), "title": name}],
+            "channel_id": to.conversation.channel,
+            "thread_ts": _thread_ts(to.conversation),
+            "initial_comment": part.payload.get("text"),
         }
+        outcome, _ = await self._ask(
+            "files.completeUploadExternal", {name: value for name, value in body.items() if value}
+        )
+        return Outcome("ok", Sent(text_of(place.get("file_id")))) if outcome.kind == "ok" else outcome
+
+    async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
+        channel = text_of(sent.ref.get("channel")) or to.conversation.channel
+        if STREAM in sent.ref:
+            stopped, _ = await self._ask("chat.stopStream", {"channel": channel, "ts": sent.message_id})
+            if stopped.kind in {"rate_limited", "transient", "ambiguous"}:
+                return _harmless(stopped)
+            # A refusal means that it is over: by its age, by somebody's click, or because we were here before.
+            sent = replace(sent, ref={name: value for name, value in sent.ref.items() if name != STREAM})
+        # Without `blocks` those of before might stay.
+        body = {"channel": channel, "ts": sent.message_id, "blocks": [], **_shown(part), **_QUIET}
         if key := text_of(sent.ref.get("key")):
             body["metadata"] = _metadata(key)
-        outcome, _ = await self._post("chat.update", body)
-        if outcome.kind == "ambiguous":  # the same edit again does no harm
-            return Outcome("transient", detail=outcome.detail)
-        return Outcome("ok", sent) if outcome.kind == "ok" else outcome
+        outcome, _ = await self._ask("chat.update", body)
+        return Outcome("ok", sent) if outcome.kind == "ok" else _harmless(outcome)
 
     async def find(self, to: Address, key: str, since_ms: int) -> Outcome:
         channel, thread = to.conversation.channel, _thread_ts(to.conversation)
@@ -256,26 +410,94 @@ class Adapter(Plain):
         }
         if thread:
             params["ts"] = thread
+        begun: Sent | None = None
         for _ in range(PAGES_MAX):
-            outcome, page = await self._get("conversations.replies" if thread else "conversations.history", params)
+            method = "conversations.replies" if thread else "conversations.history"
+            outcome, page = await self._ask(method, params, as_form=True)
+            if outcome.kind == "target_gone" and to.handle:  # it may have gone that way, where we can't look
+                return replace(outcome, kind="rejected")
             if outcome.kind != "ok":
-                return outcome
+                return _harmless(outcome)
             for message in objects_of(page.get("messages")):
-                metadata = object_of(message.get("metadata"))
-                if (
-                    metadata.get("event_type") == METADATA_TYPE
-                    and object_of(metadata.get("event_payload")).get("key") == key
-                ):
+                if _key_of(message) == key:
                     return Outcome("ok", _sent(channel, message, key))
+                if _is_bare(message, object_of(to.extra.get(RECIPIENT)).get("us", ())):
+                    begun = _sent(channel, message, key, stream={})
             cursor = text_of(object_of(page.get("response_metadata")).get("next_cursor"))
             if not cursor:
-                return Outcome("target_gone", detail="no message of ours with this key")
+                return (
+                    Outcome("ok", begun) if begun else Outcome("target_gone", detail="no message of ours with this key")
+                )
             params["cursor"] = cursor
         return Outcome("transient", detail=f"more than {PAGES_MAX} pages since the send")
 
     async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
         part = self.render(Outbound(growing.markdown))[0]
-        return await self.edit(to, sent, part) if sent else await self.send(to, part, key)
+        # What is streamed can't be taken back: no step, as it will be over, and of a long answer the first part alone.
+        text = _inert(next(iter(_fitting(growing.markdown, TEXT_LIMIT)), ("", ""))[0])
+        if sent is None:
+            begun = await self._begin_stream(to, text, key) if text and not growing.steps else None
+            return begun or await self._say(to, part, key)
+        stream = object_of(sent.ref.get(STREAM))
+        if stream.get("by") != self._life or not text.startswith(stream["text"]):
+            return await self.edit(to, sent, part)
+        if text == stream["text"]:
+            return Outcome("ok", sent)
+        body = {"channel": sent.ref["channel"], "ts": sent.message_id, "markdown_text": text[len(stream["text"]) :]}
+        outcome, _ = await self._ask("chat.appendStream", body)
+        match outcome.kind:
+            case "ok":
+                return Outcome("ok", replace(sent, ref={**sent.ref, STREAM: {**stream, "text": text}}))
+            case "ambiguous":  # nobody knows what stands there now: the next look ends it
+                return replace(outcome, sent=replace(sent, ref={**sent.ref, STREAM: {}}))
+            case "rate_limited" | "transient":
+                return outcome
+        return await self.edit(to, sent, part)
+
+    async def _begin_stream(self, to: Address, text: str, key: str) -> Outcome | None:
+        """None where there can be none: then nothing was sent."""
+        method, recipient = "chat.startStream", object_of(to.extra.get(RECIPIENT))
+        if not recipient or method in self._refused:
+            return None
+        body = {
+            "channel": to.conversation.channel,
+            "thread_ts": _thread_ts(to.conversation),
+            "recipient_team_id": recipient["team"],
+            "recipient_user_id": recipient["user"],
+            "markdown_text": text,
+        }
+        outcome, answer = await self._ask(method, body)
+        if outcome.kind == "ok":
+            sent = _sent(to.conversation.channel, answer, key, stream={"by": self._life, "text": text})
+            return Outcome("ok", sent) if sent else Outcome("ambiguous", detail=f"{method}: ok without a ts")
+        if outcome.kind in {"rate_limited", "transient", "ambiguous"}:
+            return outcome
+        if outcome.kind != "target_gone":
+            self._refused.add(method)
+        return None
+
+    async def typing(self, to: Address, *, on: bool) -> None:
+        """The status of an assistant's thread. There are no words in it, as nobody asked in which language."""
+        method, thread = "assistant.threads.setStatus", _thread_ts(to.conversation)
+        if not thread or not _is_direct(to.conversation.channel) or method in self._refused:
+            return
+        body = {"channel_id": to.conversation.channel, "thread_ts": thread, "status": "…" if on else ""}
+        outcome, _ = await self._ask(method, body)
+        if outcome.kind in {"rejected", "auth_failed"}:
+            self._refused.add(method)
+
+    async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
+        """Slack's waiting sign has ended with our 200, and the answer is said like any other: the buttons go."""
+        del text
+        if not is_settled:
+            return
+        if event.extra.get("is_ephemeral"):
+            await self._respond(event.reply_handle, {"delete_original": True})
+        elif shown := text_of(event.extra.get("text")):
+            part = Part({"text": shown})
+            outcome = await self.edit(to, Sent(event.message_id), part)
+            if outcome.kind == "target_gone":
+                await self._respond(event.reply_handle, {**_shown(part), "replace_original": True})
 
     async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
         """With the bot's token, which leaves for Slack's hosts only, whatever a redirect says."""
@@ -287,7 +509,9 @@ class Adapter(Plain):
         for _ in range(REDIRECTS_MAX + 1):
             url = self._file_url(where)
             headers = {"Authorization": f"Bearer {self._token}"}
-            answer = await call(self._http, "GET", url, headers=headers, timeout_s=DOWNLOAD_S, max_bytes=max_bytes)
+            answer = await call(
+                self._outside.http, "GET", url, headers=headers, timeout_s=DOWNLOAD_S, max_bytes=max_bytes
+            )
             if isinstance(answer, Outcome):
                 raise NotDownloaded(f"Slack did not give it: {answer.detail}")
             if answer.status not in REDIRECTS:
@@ -306,12 +530,15 @@ class Adapter(Plain):
         return URL(where)
 
     async def identity(self) -> Actor:
-        outcome, answer = await self._post("auth.test", {})
+        outcome, answer = await self._ask("auth.test", {})
+        if outcome.kind == "auth_failed":
+            raise ConnectionRefused(f"{outcome.detail} (is bot_token the xoxb- token of an app that is installed?)")
         if outcome.kind != "ok":
             raise ConnectionRefused(outcome.detail)
         team = text_of(answer.get("team_id"))
         if self._settings.team_id and team != self._settings.team_id:
             raise ConnectionRefused(f"bot_token belongs to workspace {team}, team_id says {self._settings.team_id}")
+        self._bot_id = text_of(answer.get("bot_id"))
         self.me = Actor(text_of(answer.get("user_id")), text_of(answer.get("user")), is_bot=True, is_self=True)
         return self.me
 
@@ -324,11 +551,12 @@ class Adapter(Plain):
         team = self._team(text_of(body.get("team_id")) or text_of(event.get("team")))
         kind, message = _change(event)
         us = self._us(body)
-        if not kind or _is_machine(message, us):
+        actor = self._actor(message, us, text_of(body.get("api_app_id"))) if kind else None
+        if not actor:
             return []
         channel = _id("channel", event.get("channel"))
         ts = at = _ts("ts", message.get("ts"))
-        direct = event.get("channel_type") == "im" or channel.startswith("D")
+        direct = event.get("channel_type") == "im" or _is_direct(channel)
         mentioned = event["type"] == "app_mention"
         raw = text_of(message.get("text"))
         own = us or (set(_FIRST_MENTION.findall(raw)) if mentioned else us)
@@ -337,10 +565,16 @@ class Adapter(Plain):
             at = text_of(event.get("event_ts")) or ts
             key += f":{text_of(event.get('event_ts')) or text_of(event.get('ts'))}"
         event_id = text_of(body.get("event_id"))
+        conversation = self._conversation(team, channel, message.get("thread_ts"), ts, direct=direct)
+        extra: dict[str, Any] = {IN_THREAD: True} if message.get("thread_ts") else {}
+        streams = self._settings.native_streaming in {"threads", "direct" if direct else ""}
+        if streams and us and _thread_ts(conversation):
+            home = text_of(message.get("user_team")) or text_of(message.get("team")) or team
+            extra[RECIPIENT] = {"team": home, "user": actor.id, "us": sorted(us)}
         said = Event(
             kind=kind,
-            conversation=self._conversation(team, channel, message.get("thread_ts"), ts, direct=direct),
-            actor=Actor(_id("user", message.get("user"))),
+            conversation=conversation,
+            actor=actor,
             dedupe_keys=(f"id:{event_id[:128]}", key) if event_id else (key,),
             at_ms=_ms(at),
             message_id=ts,
@@ -348,9 +582,17 @@ class Adapter(Plain):
             addressed=direct or mentioned or mrkdwn.mentions(raw, us),
             is_direct=direct,
             attachments=_attachments(message) if kind != "delete" and "files" in message else (),
-            extra={IN_THREAD: True} if message.get("thread_ts") else {},
+            extra=extra,
         )
         return [said]
+
+    def _actor(self, message: Mapping[str, Any], us: set[str], app: str) -> Actor | None:
+        """Who said it; nobody for what Slack itself says. An app that speaks in a person's name is a bot."""
+        user, bot = text_of(message.get("user")), text_of(message.get("bot_id"))
+        if user in _SYSTEM or not (user or bot):
+            return None
+        ours = user in us or bool(bot and (bot == self._bot_id or message.get("app_id") == app != ""))
+        return Actor(_id("user", user or bot), is_bot=bool(bot) or ours, is_self=ours)
 
     def _commanded(self, form: Mapping[str, str], signature: str, now_s: float) -> Event:
         team = self._team(form.get("team_id", ""))
@@ -358,7 +600,7 @@ class Adapter(Plain):
         name, text = form["command"].removeprefix("/"), form.get("text", "").strip()
         if name == self._settings.command:
             name, _, text = text.removeprefix("/").partition(" ")
-        direct = channel.startswith("D")
+        direct = _is_direct(channel)
         return Event(
             kind="command",
             conversation=self._conversation(team, channel, None, "", direct=direct),
@@ -368,22 +610,27 @@ class Adapter(Plain):
             name=name.lower() or "help",
             text=mrkdwn.read(text),
             is_direct=direct,
-            reply_handle=self._handle(form.get("response_url", ""), now_s),
+            reply_handle=self._handle(form.get("response_url", ""), user, now_s),
         )
 
-    def _pressed(self, body: dict[str, Any], now_s: float) -> list[Event]:
+    def _actions(self, body: dict[str, Any], now_s: float) -> list[Event]:
         if body.get("type") != "block_actions":
+            return []
+        ours = [one for one in objects_of(body.get("actions")) if text_of(one.get("action_id")).startswith(ACTION)]
+        if not ours:
             return []
         user = object_of(body.get("user"))
         team = self._team(text_of(object_of(body.get("team")).get("id")) or text_of(user.get("team_id")))
         container, message = object_of(body.get("container")), object_of(body.get("message"))
         channel = _id("channel", object_of(body.get("channel")).get("id") or container.get("channel_id"))
         ts = _ts("message", message.get("ts") or container.get("message_ts"))
-        direct = channel.startswith("D")
         thread = message.get("thread_ts") or container.get("thread_ts")
-        conversation = self._conversation(team, channel, thread, ts, direct=direct)
         actor = Actor(_id("user", user.get("id")), text_of(user.get("name")) or text_of(user.get("username")))
-        handle = self._handle(text_of(body.get("response_url")), now_s)
+        direct, is_ephemeral = _is_direct(channel), container.get("is_ephemeral") is True
+        conversation = self._conversation(team, channel, thread, "" if is_ephemeral else ts, direct=direct)
+        extra: dict[str, Any] = {IN_THREAD: True} if thread else {}
+        extra |= {"is_ephemeral": True} if is_ephemeral else {"text": text_of(message.get("text"))}
+        handle = self._handle(text_of(body.get("response_url")), actor.id, now_s)
         return [
             Event(
                 kind="action",
@@ -395,13 +642,13 @@ class Adapter(Plain):
                 at_ms=round(now_s * 1000),
                 message_id=ts,
                 name=name,
-                value=text_of(action.get("value")) or text_of(object_of(action.get("selected_option")).get("value")),
+                value=value,
                 is_direct=direct,
                 reply_handle=handle,
-                extra={IN_THREAD: True} if thread else {},
+                extra=extra,
             )
-            for action in objects_of(body.get("actions"))
-            if (name := text_of(action.get("action_id")))
+            for action in ours
+            if (name := text_of(action.get("action_id"))) and (value := text_of(action.get("value")))
         ]
 
     def _team(self, team: str) -> str:
@@ -425,33 +672,29 @@ class Adapter(Plain):
         root = _ts("thread_ts", thread) if thread else "" if direct else ts
         return key_of(self._connection, channel, f"{team}:{root}" if root else team)
 
-    def _handle(self, url: str, now_s: float) -> ReplyHandle | None:
-        """The address for a late answer, if it is one that Slack would give."""
+    def _handle(self, url: str, user: str, now_s: float) -> ReplyHandle | None:
+        """The address for a late answer, if it is one that Slack would give. To one alone it goes to `user` only."""
         try:
             if origin(url) not in self._handle_origins:
                 return None
         except ValueError:
             return None
-        return ReplyHandle("response_url", {"url": url}, round((now_s + _HANDLE_S) * 1000), _HANDLE_USES)
+        return ReplyHandle("response_url", {"url": url, "user": user}, round((now_s + _HANDLE_S) * 1000), _HANDLE_USES)
 
     # calling
 
-    async def _post(self, method: str, body: dict[str, Any]) -> tuple[Outcome, dict[str, Any]]:
-        raw = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json; charset=utf-8"}
-        url = self._base / method
-        return _understood(
-            method, await call(self._http, "POST", url, headers=headers, body=raw, timeout_s=self._settings.timeout_s)
-        )
+    async def _ask(
+        self, method: str, body: Mapping[str, Any], *, as_form: bool = False
+    ) -> tuple[Outcome, dict[str, Any]]:
+        """One method of the Web API. Some of them read forms only."""
+        raw = urlencode(body, errors="replace").encode() if as_form else _json(body)
+        kind = _FORM if as_form else f"{_JSON}; charset=utf-8"
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
+        return _understood(method, await self._call(self._base / method, raw, headers))
 
-    async def _get(self, method: str, params: Mapping[str, str]) -> tuple[Outcome, dict[str, Any]]:
-        headers = {"Authorization": f"Bearer {self._token}"}
-        url = self._base / method
-        outcome, answer = _understood(
-            method,
-            await call(self._http, "GET", url, headers=headers, params=params, timeout_s=self._settings.timeout_s),
-        )
-        return (Outcome("transient", detail=outcome.detail) if outcome.kind == "ambiguous" else outcome), answer
+    async def _call(self, url: URL, body: bytes, headers: Mapping[str, str]) -> Answer | Outcome:
+        timeout_s = self._settings.timeout_s
+        return await call(self._outside.http, "POST", url, headers=headers, body=body, timeout_s=timeout_s)
 
 
 _OK: Final = HttpReply()
@@ -459,6 +702,8 @@ _JSON: Final = "application/json"
 _FORM: Final = "application/x-www-form-urlencoded"
 _QUIET: Final = {"parse": "none", "link_names": False}
 """Names in the text call nobody. `chat.update` would look for them by default."""
+STREAM: Final = "stream"
+"""In `Sent.ref`, while the message is an open stream: who streams, and what it shows; empty where nobody knows that."""
 
 
 def _id(name: str, value: Any) -> str:
@@ -496,14 +741,6 @@ def _change(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         ):  # else a preview came, a reply was counted
             kind, changed = "edit", message
     return kind, changed
-
-
-def _is_machine(message: Mapping[str, Any], us: set[str]) -> bool:
-    """Whether we, another bot or Slack itself said it. Two bots that answer each other would never end."""
-    user = text_of(message.get("user"))
-    return bool(
-        message.get("bot_id") or message.get("subtype") == "bot_message" or not user or user in us or user in _SYSTEM
-    )
 
 
 def _attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
@@ -552,22 +789,80 @@ def _metadata(key: str) -> dict[str, Any]:
     return {"event_type": METADATA_TYPE, "event_payload": {"key": key}}
 
 
-def _sent(channel: str, message: Mapping[str, Any], key: str) -> Sent | None:
+def _key_of(message: Mapping[str, Any]) -> str:
+    metadata = object_of(message.get("metadata"))
+    is_ours = metadata.get("event_type") == METADATA_TYPE
+    return text_of(object_of(metadata.get("event_payload")).get("key")) if is_ours else ""
+
+
+def _is_bare(message: Mapping[str, Any], us: Collection[str]) -> bool:
+    """An answer of ours without its mark: a stream, which gets it at the end. Files have none either, nor has what begins
+    an assistant's thread.
+    """
+    is_answer = message.get("thread_ts") not in {None, message.get("ts")}
+    return is_answer and message.get("user") in us and not _key_of(message) and not message.get("files")
+
+
+def _sent(channel: str, message: Mapping[str, Any], key: str, stream: Mapping[str, str] | None = None) -> Sent | None:
     ts = text_of(message.get("ts"))
-    return Sent(ts, {"channel": text_of(message.get("channel")) or channel, "key": key}) if _TS.fullmatch(ts) else None
+    ref = {"channel": text_of(message.get("channel")) or channel, "key": key}
+    return Sent(ts, ref if stream is None else {**ref, STREAM: stream}) if _TS.fullmatch(ts) else None
 
 
-def _fitting(markdown: str, room: int) -> list[tuple[str, str]]:
+def _fitting(markdown: str, limit: int) -> list[tuple[str, str]]:
     """Pieces of the text, each with its form in Slack's dialect, none of either over the limit."""
-    made: list[tuple[str, str]] = []
-    for piece in split(markdown, room, lambda text: len(mrkdwn.escape(text))):
-        source = str(piece).strip("\n")
-        text = mrkdwn.write(source)
-        if len(text) > TEXT_LIMIT:  # a table grows when it is aligned
-            made += _fitting(source, room // 2) if room > 200 else [(source, mrkdwn.escape(source))]
-        elif text.strip():
-            made.append((source, text))
-    return made
+    return fitting(
+        markdown.strip("\n"),
+        limit,
+        lambda text: len(mrkdwn.escape(text)),
+        lambda piece: mrkdwn.write(piece).rstrip(),
+        len,
+    )
+
+
+def _inert(markdown: str) -> str:
+    """For a stream, which reads Markdown as Slack does: no mention, no link with a label, no entity.
+
+    A stream only ever gets what is new, so each of these characters is cut off from the next one, whatever that is.
+    """
+    return re.sub(r"[<@&\]]", lambda match: match[0] + mrkdwn.ZERO_WIDTH, markdown)
+
+
+def _blocks(markdown: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
+    """The text and the buttons below. `verbatim`: Slack finds no names in it, and no addresses either."""
+    elements = [
+        {
+            "type": "button",
+            "action_id": f"{ACTION}{number}",
+            "text": {"type": "plain_text", "text": button.label[:BUTTON_LIMIT]},
+            "value": button.command,
+        }
+        | ({} if button.style == "plain" else {"style": button.style})
+        for number, button in enumerate(buttons)
+    ]
+    sections = [
+        {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
+        for _, text in _fitting(markdown, SECTION_LIMIT)
+    ]
+    return [*sections, {"type": "actions", "elements": elements}]
+
+
+def _shown(part: Part) -> dict[str, Any]:
+    """Text and blocks alone, for methods that know no more."""
+    return {name: part.payload[name] for name in ("text", "blocks") if name in part.payload}
+
+
+def _harmless(outcome: Outcome) -> Outcome:
+    """Of a call that does no harm when it is made again."""
+    return replace(outcome, kind="transient") if outcome.kind == "ambiguous" else outcome
+
+
+def _json(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _is_direct(channel: str) -> bool:
+    return channel.startswith("D")
 
 
 def _understood(method: str, answer: Answer | Outcome) -> tuple[Outcome, dict[str, Any]]:
@@ -581,7 +876,9 @@ def _understood(method: str, answer: Answer | Outcome) -> tuple[Outcome, dict[st
         detail += f" (needed scope: {needed[:100]})"
     if answer.status == 429 or _ERRORS.get(error) == "rate_limited":
         wait_s = answer.retry_after_s()
-        return Outcome("rate_limited", retry_after_s=1.0 if wait_s is None else wait_s, detail=detail), {}
+        # Of all limits only the one of messages in a month (of a free workspace) is not about this channel's pace.
+        scope: Literal["channel", "connection"] = "connection" if error == "message_limit_exceeded" else "channel"
+        return Outcome("rate_limited", None, 1.0 if wait_s is None else wait_s, scope, detail), {}
     if answer.status == 200 and body.get("ok") is True:
         return Outcome("ok"), body
     if answer.status == 200 and body.get("ok") is not False:

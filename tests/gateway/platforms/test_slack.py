@@ -7,9 +7,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -19,8 +20,18 @@ from slack_sdk.signature import SignatureVerifier
 
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
-from gateway.platforms import Malformed, Outbound, Outside, RawRequest, Unauthorized
-from gateway.platforms.slack import TEXT_LIMIT, Adapter, Settings
+from gateway.platforms import Button, Malformed, Outbound, Outside, RawRequest, Unauthorized
+from gateway.platforms.slack import (
+    ACTION,
+    BUTTON_LIMIT,
+    EVENTS,
+    GUIDE,
+    SCOPES,
+    SECTION_LIMIT,
+    TEXT_LIMIT,
+    Adapter,
+    Settings,
+)
 from tests.harness.slack_twin import SIGNING_SECRET, TEAM, sign
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/slack.json").read_text(encoding="utf-8"))
@@ -187,18 +198,22 @@ def test_an_api_base_that_is_no_plain_address_is_refused(base: str) -> None:
     "vector", [one for one in VECTORS["payloads"] if "expect" in one], ids=lambda one: str(one["name"])
 )
 def test_payloads_are_read_as_the_vectors_say(vector: dict[str, Any]) -> None:
-    body = vector["body"].encode() if isinstance(vector["body"], str) else vector["body"]
-    events = parse(body, vector.get("content_type", JSON))
-    expect = vector["expect"]
-    if "drop" in expect:
-        assert events == []
-        return
-    [event] = events
+    body: Any = vector["body"].encode() if isinstance(vector["body"], str) else vector["body"]
+    expect: dict[str, Any] = dict(vector["expect"])
+    if "action_id" in expect:  # a button of ours would have an id of ours
+        expect["action_id"] = f"{ACTION}{expect['action_id']}"
+        body = body.replace(b"%22action_id%22%3A%22", b"%22action_id%22%3A%22" + ACTION.encode())
+    [event] = parse(body, vector.get("content_type", JSON))
     kinds = {"message_edited": "edit"}
+    if "drop" in expect:
+        assert event.actor.is_bot
+        assert event.actor.is_self or "user" not in body["event"], "intake drops it"
+        return
     if "conversation" in expect:
         _, team, channel, ts = expect["conversation"].split(":")
         assert event.conversation == ConversationKey("slack-main", channel, f"{team}:{ts}")
-    assert event.kind == kinds.get(expect.get("kind"), expect.get("kind", "message"))
+    kind = expect.get("kind", "message")
+    assert event.kind == kinds.get(kind, kind)
     assert event.addressed == (expect.get("mentions_bot", False) or event.is_direct or event.kind != "message")
     assert event.is_direct == expect.get("dm", False)
     assert len(event.attachments) == expect.get("attachments", 0)
@@ -206,7 +221,14 @@ def test_payloads_are_read_as_the_vectors_say(vector: dict[str, Any]) -> None:
     assert event.text == expect.get("text", event.text)
     assert event.name == expect.get("action_id", expect.get("command", "").removeprefix("/"))
     assert event.value == expect.get("value", "")
+    assert not event.actor.is_bot
     assert Event.load(event.dump()) == event
+
+
+def test_the_vectors_without_an_expectation_are_no_events() -> None:
+    silent = [one for one in VECTORS["payloads"] if "expect" not in one]
+    assert {one["name"] for one in silent} == {"url_verification", "assistant_thread_started"}
+    assert [event for one in silent for event in parse(one["body"])] == []
 
 
 def test_the_challenge_is_answered_and_is_no_event() -> None:
@@ -219,7 +241,8 @@ def test_the_challenge_is_answered_and_is_no_event() -> None:
 
 
 def test_what_we_do_not_serve_is_no_event() -> None:
-    assert parse(payload("assistant_thread_started")["body"]) == []
+    assert parse(message(type="assistant_thread_context_changed", assistant_thread={"channel_id": "D1"})) == []
+    assert parse(message(type="app_context_changed")) == []
     assert parse(message(type="reaction_added")) == []
     assert parse(message(subtype="channel_join")) == []
     assert parse({"type": "app_rate_limited", "team_id": TEAM}) == []
@@ -255,28 +278,52 @@ def test_a_mention_is_addressed_even_if_nobody_told_us_who_we_are() -> None:
     assert known.addressed
 
 
+OURS = Actor("U0BOT01", is_bot=True, is_self=True)
+THEIRS = Actor("U0BOT99", is_bot=True)
+
+
 @pytest.mark.parametrize(
-    "event",
+    ("event", "actor"),
     [
-        {"subtype": "bot_message", "bot_id": "B0BOT01", "user": None, "text": "done"},
-        {"user": "U0BOT01", "text": "<@U0BOT01> status"},
-        {"user": "U0BOT99", "bot_id": "B0BOT99", "text": "<@U0BOT01> thanks!"},
-        {"user": "USLACKBOT"},
-        {"user": None},
-        {"subtype": "message_changed", "message": {"user": "U0BOT01", "text": "x", "ts": "1.2", "edited": {}}},
-        {"subtype": "message_deleted", "deleted_ts": "1.2", "previous_message": {"user": "U1", "bot_id": "B1"}},
+        ({"user": "U0BOT01", "text": "<@U0BOT01> status"}, OURS),
+        ({"user": "U0BOT01", "bot_id": "B0BOT01"}, OURS),
+        ({"user": "U0BOT99", "bot_id": "B0BOT99", "text": "<@U0BOT01> thanks!"}, THEIRS),
+        ({"subtype": "bot_message", "bot_id": "B0BOT01", "user": None}, Actor("B0BOT01", is_bot=True)),
+        ({"subtype": "bot_message", "bot_id": "B0BOT01", "user": None, "app_id": "A0APP01"},
+         Actor("B0BOT01", is_bot=True, is_self=True)),
+        ({"user": "U0USER1", "bot_id": "B0BOT99", "app_id": "A0APP99"}, Actor("U0USER1", is_bot=True)),
+        ({"subtype": "message_changed", "message": {"user": "U0BOT01", "text": "x", "ts": "1.2", "edited": {}}}, OURS),
+        ({"subtype": "message_deleted", "deleted_ts": "1.2", "previous_message": {"user": "U0BOT99", "bot_id": "B1"}},
+         THEIRS),
     ],
-)
-def test_we_and_other_bots_and_slack_itself_are_never_heard(event: dict[str, Any]) -> None:
+)  # fmt: skip
+def test_we_and_other_bots_are_told_apart_from_people(event: dict[str, Any], actor: Actor) -> None:
+    [said] = parse({**message(**event), "api_app_id": "A0APP01"})
+    assert said.actor == actor
+
+
+@pytest.mark.parametrize("event", [{"user": "USLACKBOT"}, {"user": "USLACK", "bot_id": "B1"}, {"user": None}])
+def test_slack_itself_is_nobody(event: dict[str, Any]) -> None:
     assert parse(message(**event)) == []
+
+
+def test_no_app_is_not_ours_where_the_envelope_tells_none() -> None:
+    [said] = parse(message(user=None, bot_id="B0BOT99", subtype="bot_message", app_id=""))
+    assert said.actor == Actor("B0BOT99", is_bot=True)
+
+
+def test_a_bot_s_reply_in_our_thread_is_not_addressed_to_us() -> None:
+    [said] = parse(message(user="U0BOT99", bot_id="B0BOT99", thread_ts="1760000200.1", parent_user_id="U0BOT01"))
+    assert not said.addressed
 
 
 def test_our_own_words_are_known_by_what_identity_told() -> None:
     slack = adapter()
-    slack.me = Actor("U0BOT01", is_bot=True, is_self=True)
+    slack.me = OURS
     body = message(user="U0BOT01")
     del body["authorizations"]
-    assert slack.parse(request(body), NOW) == []
+    [said] = slack.parse(request(body), NOW)
+    assert said.actor == OURS
 
 
 def test_a_person_s_own_installation_is_not_us() -> None:
@@ -377,6 +424,30 @@ def test_a_message_tells_whether_it_stands_in_a_thread() -> None:
     assert [one.extra for one in parse(message())] == [{}]
 
 
+@pytest.mark.parametrize(
+    ("where", "event", "expected"),
+    [
+        ("never", {"channel": "D0DM01", "thread_ts": "1.2"}, False),
+        ("direct", {"channel": "D0DM01", "thread_ts": "1.2"}, True),
+        ("direct", {"channel": "D0DM01"}, False),
+        ("direct", {"thread_ts": "1.2"}, False),
+        ("threads", {"channel": "D0DM01"}, False),
+        ("threads", {"channel": "D0DM01", "thread_ts": "1.2"}, True),
+        ("threads", {}, True),  # the answer begins the thread
+    ],
+)
+def test_a_message_tells_to_whom_a_stream_may_answer(where: str, event: dict[str, Any], *, expected: bool) -> None:
+    [said] = parse(message(**event, user_team="T0GUEST"), native_streaming=where)
+    recipient = {"team": "T0GUEST", "user": "U0USER1", "us": ["U0BOT01"]}
+    assert said.extra.get("recipient") == (recipient if expected else None)
+
+
+def test_there_is_no_stream_where_we_could_not_find_ours_again() -> None:
+    body = message(channel="D0DM01", thread_ts="1.2")
+    del body["authorizations"]
+    assert "recipient" not in parse(body)[0].extra
+
+
 def test_the_time_is_the_message_s_own() -> None:
     assert parse(message(ts="1760000300.1"))[0].at_ms == 1_760_000_300_100
     assert parse(message(ts="1760000300.000400"))[0].at_ms == 1_760_000_300_000
@@ -426,12 +497,53 @@ def test_a_late_answer_s_address_is_kept_only_if_slack_would_give_it() -> None:
         assert command(response_url=url).reply_handle is None
 
 
-def test_a_pressed_button_carries_its_value_and_its_thread() -> None:
-    vector = payload("button_press")
-    [event] = parse(vector["body"].encode(), FORM)
-    assert (event.name, event.value, event.message_id) == ("approve", "req_1:approve", "111.222")
+def test_a_command_s_answer_goes_to_who_gave_it() -> None:
+    handle = command().reply_handle
+    assert handle
+    assert handle.data == {"url": "https://hooks.slack.com/commands/T1/1/x", "user": "U0USER1"}
+
+
+def pressed(**changes: Any) -> list[Event]:
+    told = json.loads(parse_qs(payload("button_press")["body"])["payload"][0])
+    told["actions"][0] |= {"action_id": f"{ACTION}0", "value": "skill approve 7F3K"}
+    told["message"]["text"] = "*Approve* it?"
+    for name, change in changes.items():
+        told[name] = {**told[name], **change} if isinstance(change, dict) else change
+    return parse(urlencode({"payload": json.dumps(told)}).encode(), FORM)
+
+
+def test_a_pressed_button_carries_its_command_its_thread_and_what_stays_of_its_message() -> None:
+    [event] = pressed()
+    assert (event.kind, event.name, event.value) == ("action", f"{ACTION}0", "skill approve 7F3K")
     assert event.conversation == ConversationKey("slack-main", "C111", "T111:111.000")
-    assert event.actor.id == "W111"
+    assert event.message_id == "111.222"
+    assert event.actor == Actor("W111", "primary-owner")
+    assert event.extra == {"in_thread": True, "text": "*Approve* it?"}
+    assert event.reply_handle
+    assert [one.dedupe_keys for one in pressed()] == [event.dedupe_keys]
+    assert pressed(user={"id": "W222"})[0].dedupe_keys != event.dedupe_keys
+
+
+def test_a_button_under_a_message_that_one_person_saw_belongs_to_the_channel() -> None:
+    [event] = pressed(container={"is_ephemeral": True, "thread_ts": None}, message={"thread_ts": None})
+    assert event.conversation == ConversationKey("slack-main", "C111", "T111")
+    assert event.extra == {"is_ephemeral": True}
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"action_id": "approve", "value": "skill approve 7F3K"},
+        {"action_id": f"x{ACTION}0", "value": "stop"},
+        {"action_id": f"{ACTION}0"},
+        {"action_id": f"{ACTION}0", "value": ""},
+        {"action_id": f"{ACTION}0", "value": 7},
+        {"action_id": None, "value": "stop"},
+        {},
+    ],
+)
+def test_only_a_button_of_ours_can_be_pressed(action: dict[str, Any]) -> None:
+    assert pressed(actions=[action]) == []
 
 
 # bad input
@@ -552,6 +664,41 @@ def test_every_part_and_fallback_fits_post_and_update(markdown: str) -> None:
         assert 0 < len(part.fallback["text"]) <= TEXT_LIMIT
 
 
+BUTTONS = (Button("Approve", "skill approve 7F3K", "primary"), Button("L" * 99, "help"), Button("No", "stop", "danger"))
+
+
+def test_buttons_stand_below_the_text_of_the_last_part() -> None:
+    first, last = adapter().render(Outbound("word " * 900, buttons=BUTTONS))
+    assert "blocks" not in first.payload
+    *sections, actions = last.payload["blocks"]
+    assert [one["text"]["text"] for one in sections] == [last.payload["text"]]
+    assert all(one["text"]["verbatim"] for one in sections), "Slack would look for names in it"
+    assert actions == {
+        "type": "actions",
+        "elements": [
+            {"type": "button", "action_id": "deskmate:0", "text": {"type": "plain_text", "text": "Approve"},
+             "value": "skill approve 7F3K", "style": "primary"},
+            {"type": "button", "action_id": "deskmate:1", "text": {"type": "plain_text", "text": "L" * BUTTON_LIMIT},
+             "value": "help"},
+            {"type": "button", "action_id": "deskmate:2", "text": {"type": "plain_text", "text": "No"},
+             "value": "stop", "style": "danger"},
+        ],
+    }  # fmt: skip
+    assert last.fallback
+    assert "blocks" not in last.fallback
+
+
+def test_a_long_text_above_buttons_is_several_blocks_and_loses_nothing() -> None:
+    markdown = "```\n" + "line < 3\n" * 300 + "```"
+    [part] = adapter().render(Outbound(markdown, buttons=BUTTONS))
+    *sections, _ = part.payload["blocks"]
+    shown = [one["text"]["text"] for one in sections]
+    assert len(shown) > 1
+    assert all(len(one) <= SECTION_LIMIT for one in shown)
+    assert all(one.count("```") == 2 for one in shown)
+    assert sum(one.count("line &lt; 3") for one in shown) == 300
+
+
 @pytest.mark.parametrize("markdown", ["", "\n \n"])
 def test_there_is_always_a_part(markdown: str) -> None:
     assert texts(markdown) == ["…"]
@@ -570,3 +717,90 @@ def test_an_event_is_read_in_little_time() -> None:
         slack.handshake(given)
         slack.parse(given, NOW)
     assert time.process_time() - begun < 0.5  # a twentieth of a millisecond each, with room for a busy machine
+
+
+# shared cases
+
+
+def test_b037_a_file_comes_with_its_message() -> None:
+    file = {"id": "F1", "name": "a.png", "mimetype": "image/png", "size": 2048}
+    where = "https://files.slack.com/files-pri/T0TEAM1-F1/download/a.png"
+    for url, fetch in (({"url_private_download": where}, {"id": "F1", "url": where}), ({}, {})):
+        [event] = parse(message(subtype="file_share", channel="D0DM01", channel_type="im", ts="1760000600.1",
+                                text="what is on this picture?", files=[{**file, **url}]))  # fmt: skip
+        assert event.text == "what is on this picture?"
+        assert event.attachments[0].fetch == fetch
+
+
+def test_b043_text_is_read_once_and_written_back_the_same() -> None:
+    typed = (
+        "alert when load &gt; 5 &amp;&amp; disk &lt; 10, see <https://example.com/?a=1&amp;b=2|the page> "
+        "<#C0CHAN1|ops> cc <@U0USER2> &amp;lt;b&amp;gt; &copy;"
+    )
+    read = "alert when load > 5 && disk < 10, see the page (https://example.com/?a=1&b=2) #ops cc @U0USER2 &lt;b&gt; &copy;"
+    [event] = parse(message(text=typed))
+    assert event.text == read
+    [shown] = texts(read)
+    assert "&amp;lt;b&amp;gt;" in shown, "on screen it is &lt;b&gt;, as it was typed"
+    assert "<@" not in shown
+    assert parse(message(text=shown))[0].text == read
+
+
+@pytest.mark.parametrize(
+    "text", ["🚀" * 2_100, "word " * 700 + "🎩" * 600 + "\n" + "👨‍👩‍👧‍👦" * 300, "👨‍👩‍👧‍👦" * 1_200]
+)
+def test_b047_emoji_are_counted_as_characters_and_families_stay_whole(text: str) -> None:
+    parts = texts(text)
+    assert all(len(part) <= TEXT_LIMIT for part in parts)
+    assert [part.encode() for part in parts]
+    assert "".join("".join(parts).split()) == "".join(text.split())
+    assert not any(part.startswith("\u200d") or part.endswith("\u200d") for part in parts)
+
+
+def test_b049_bold_beside_chinese_is_bold_and_a_table_is_aligned() -> None:
+    [shown] = texts(
+        "请先看**截止日期**再回复，备注「**加急**」。오늘**마감**입니다\n\n"
+        "| 功能 | Before | After |\n|---|---|---|\n| **速度** | 10 ms | 7 ms |\n| a \\| b | `x|y` | |"
+    )
+    said, table = shown.split("\n\n")
+    assert said == ("请先看\u200b*截止日期*\u200b再回复，备注「\u200b*加急*\u200b」。오늘\u200b*마감*\u200b입니다")
+    assert table.split("\n") == [
+        "```",
+        "功能  | Before | After",
+        "------+--------+------",
+        "速度  | 10 ms  | 7 ms",
+        "a | b | x|y    |",
+        "```",
+    ]
+
+
+PING = "<!channel> <!here> <@U0USER9> @everyone @here <@&777> <https://evil.example|https://bank.example> &lt;!here&gt;"
+
+
+def test_b053_nobody_is_called_and_no_address_hides_behind_another() -> None:
+    [part] = adapter().render(Outbound(f"{PING} [https://bank.example](https://evil.example)", buttons=BUTTONS))
+    assert part.fallback
+    shown = [part.payload["text"], part.fallback["text"], part.payload["blocks"][0]["text"]["text"]]
+    for text in shown:
+        assert not any(live in text for live in ("<!", "<@", "@everyone", "@here", "|https://bank.example>"))
+        assert "&amp;lt;!here&amp;gt;" in text
+        assert "https://evil.example" in text
+    assert "<https://example.com|ours>" in texts("[ours](https://example.com)")[0], "an ordinary link works"
+
+
+# how to connect
+
+
+def test_the_manifest_asks_for_what_is_needed_and_names_our_address() -> None:
+    url = "https://deskmate.example/webhooks/slack-main"
+    manifest = yaml.safe_load(GUIDE.manifest.replace("{url}", url))
+    assert tuple(manifest["oauth_config"]["scopes"]["bot"]) == GUIDE.scopes == SCOPES
+    settings, features = manifest["settings"], manifest["features"]
+    assert tuple(settings["event_subscriptions"]["bot_events"]) == EVENTS
+    assert {
+        settings["event_subscriptions"]["request_url"],
+        settings["interactivity"]["request_url"],
+        features["slash_commands"][0]["url"],
+    } == {url}
+    assert features["slash_commands"][0]["command"] == f"/{adapter()._settings.command}"
+    assert features["slash_commands"][0]["should_escape"] is False
