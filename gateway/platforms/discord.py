@@ -1,0 +1,859 @@
+"""Discord: interactions (slash commands, buttons) by webhook, messages over the Gateway's websocket, the HTTP API out.
+
+One connection is one application with its bot. A conversation is a channel, by its id: a direct chat and each thread is
+a channel of its own, and ids are never given twice, so that the server's need not be in the key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import random
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+import aiohttp
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from pydantic import Field, field_validator
+from yarl import URL
+
+from config.settings import Connection, Secret, WebAddress
+from gateway.conversation.key import ConversationKey, key_of
+from gateway.dialect import Dialect, write
+from gateway.events import Actor, Attachment, Event, ReplyHandle
+from gateway.logs import log
+from gateway.markdown import fitting, utf16
+from gateway.platforms import (
+    Address,
+    Button,
+    Capabilities,
+    ConnectionRefused,
+    Growing,
+    Guide,
+    HttpReply,
+    Malformed,
+    NotDownloaded,
+    Outbound,
+    Outcome,
+    OutcomeKind,
+    Outside,
+    Pace,
+    Part,
+    Plain,
+    RawRequest,
+    Receive,
+    Sent,
+    Stream,
+    Unauthorized,
+)
+from gateway.wire import (
+    RETRY_AFTER_MAX_S,
+    Answer,
+    call,
+    check_fresh,
+    media_type,
+    object_of,
+    objects_of,
+    one_header,
+    origin,
+    read_json,
+    seconds,
+    size_of,
+    text_of,
+)
+
+logger = logging.getLogger(__name__)
+
+TEXT_LIMIT: Final = 2_000
+"""Of a message. Discord does not say what it counts; nothing counts more than UTF-16 units, so those are counted here."""
+BUTTONS_MAX: Final = 25
+ROW_MAX: Final = 5
+LABEL_MAX: Final = 80
+NONCE_MAX: Final = 25
+HANDLE_S: Final = 890
+"""How long an interaction's token is used: it is good for 15 minutes."""
+ACKNOWLEDGED_S: Final = 10
+"""Until then an interaction that Discord does not know may be one whose acknowledgement is still on its way."""
+DOWNLOAD_S: Final = 30.0
+HELLO_S: Final = 20.0
+BACKOFF_MAX_S: Final = 180.0
+"""Between two connections: Discord takes a token back that began 1,000 sessions in a day."""
+SESSIONS_KEPT: Final = 20
+"""So many of the day's sessions are left to other uses of the token."""
+
+_ID: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_.=-]{1,1024}", re.ASCII)
+_SIGNATURE: Final = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
+_FILES_AT: Final = {"https://cdn.discordapp.com:443", "https://media.discordapp.net:443"}
+_AGENT: Final = "DiscordBot (https://pypi.org/project/deskmate, 0.1)"
+"""Requests of clients that name themselves in another form are turned away."""
+
+_PING, _COMMAND, _COMPONENT = 1, 2, 3  # interactions
+_SAID: Final = {0, 19}
+"""Types of messages that a person wrote: plain ones, and replies."""
+_SUPPRESS_EMBEDS: Final = 1 << 2
+_VOICE: Final = 1 << 13
+_QUIET: Final[dict[str, Any]] = {"allowed_mentions": {"parse": []}, "flags": _SUPPRESS_EMBEDS}
+"""Nobody is called, and links show no previews, whatever a model writes."""
+
+_GUILD_MESSAGES, _DIRECT_MESSAGES, _MESSAGE_CONTENT = 1 << 9, 1 << 12, 1 << 15  # intents
+_FINAL: Final = {
+    4004: "bot_token is refused (is it the one of the application's page Bot?)",
+    4010: "Discord does not take this connection as a part of the whole",
+    4011: "the bot is in more servers than one connection may serve",
+    4012: "this version of the Gateway is gone; deskmate has to be updated",
+    4013: "Discord does not know the intents asked for; deskmate has to be updated",
+    4014: "message_content is on, and Discord does not grant it: switch on Message Content Intent on the page Bot",
+}
+"""Close codes after which another try ends alike."""
+_SESSION_OVER: Final = {4003, 4007, 4009}
+
+_MEANINGS: Final[dict[OutcomeKind, str]] = {
+    "too_long": "40005",
+    "auth_failed": "50014 40001",
+    "target_gone": "10003 10004 10008 10013 10015 10062 50001 50005 50007 50008 50013 50027 50083 50278 160005",
+}
+_CODES: Final[dict[int, OutcomeKind]] = {int(code): kind for kind, codes in _MEANINGS.items() for code in codes.split()}
+"""What a `code` of the HTTP API means to a sender, where the status alone does not tell."""
+_STATUSES: Final[dict[int, OutcomeKind]] = {
+    401: "auth_failed",
+    403: "target_gone",
+    404: "target_gone",
+    413: "too_long",
+    429: "rate_limited",
+}
+
+
+class Settings(Connection):
+    """Keys of a connection with `platform: discord`."""
+
+    api_base: WebAddress = "https://discord.com/api/v10"
+    """Where the HTTP API is: `<api_base>/channels/...`."""
+    public_key: str = Field(pattern=r"^[0-9a-fA-F]{64}$")
+    """Of the application's page "General Information"; proves that an interaction is Discord's."""
+    bot_token: Secret = Field(min_length=1)
+    """Of the page "Bot"."""
+    gateway: bool = True
+    """Hear messages, over a connection that `deskmate listen` holds. Else commands and buttons are all there is."""
+    message_content: bool = False
+    """Ask for the text of messages that don't mention us, which Discord has to grant (page "Bot", Message Content Intent)."""
+    window_s: int = Field(300, ge=1, le=86_400)
+    """An interaction that was signed earlier, or is this far ahead of the clock, is refused. Discord names no window."""
+    command: str = Field("deskmate", pattern=r"^[a-z0-9_-]{1,32}$")
+    """The slash command whose first word is ours: `/deskmate stop` is `/stop`."""
+    file_max_bytes: int = Field(10_485_760, gt=0)
+    """The largest file that the servers take; more where a server was boosted."""
+    timeout_s: float = Field(4.0, gt=0, le=60)
+    """The longest that one call may take; less than `mailbox.send_timeout_s`."""
+
+    @field_validator("api_base")
+    @classmethod
+    def _has_an_origin(cls, value: str) -> str:
+        origin(value)
+        return value
+
+
+GUIDE: Final = Guide(
+    steps=(
+        "Create an application at <https://discord.com/developers/applications>.",
+        "Copy the public key from *General Information* into `public_key`.",
+        "On the page *Bot* reset the token and put it into `bot_token`.",
+        "For messages that don't mention the bot, switch on *Message Content Intent* there, and set `message_content: true`.",
+        "Start deskmate, and `deskmate listen {name}` beside it, which hears messages.",
+        "Set `{url}` as *Interactions Endpoint URL* on *General Information*; Discord tries it at once.",
+        "On the page *OAuth2* make a link with the scopes and permissions below, open it and choose the server.",
+    ),
+    scopes=(
+        *("bot", "applications.commands", "View Channels", "Send Messages", "Send Messages in Threads"),
+        *("Read Message History", "Attach Files"),
+    ),
+)
+
+
+class Adapter(Plain):
+    """One Discord application."""
+
+    def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
+        self.capabilities = Capabilities(
+            text_limit=TEXT_LIMIT,
+            limit_unit="utf16",
+            idempotent_send=True,
+            columns=80,
+            buttons=BUTTONS_MAX,
+            file_max_bytes=settings.file_max_bytes,
+            typing_s=10.0,
+            pace=(Pace("connection", 50, 1.0),),
+            listens=settings.gateway,
+        )
+        self.me: Actor | None = None
+        """Who we are, once `identity` was asked or the Gateway told."""
+        self._connection = connection
+        self._settings = settings
+        self._http = outside.http
+        self._files = outside.files
+        self._base = URL(settings.api_base)
+        self._token = settings.bot_token.get_secret_value()
+        self._key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(settings.public_key))
+
+    # pure
+
+    def verify(self, request: RawRequest, now_s: float) -> None:
+        signature = one_header(request, "X-Signature-Ed25519")
+        if not _SIGNATURE.fullmatch(signature):
+            raise Unauthorized("X-Signature-Ed25519: not 128 hexadecimal digits")
+        stamp = one_header(request, "X-Signature-Timestamp")
+        at_s = seconds("X-Signature-Timestamp", stamp)
+        try:
+            self._key.verify(bytes.fromhex(signature), stamp.encode() + request.body)
+        except InvalidSignature:
+            raise Unauthorized("X-Signature-Ed25519: does not match (is public_key this application's?)") from None
+        check_fresh("X-Signature-Timestamp", at_s, now_s, self._settings.window_s)
+
+    def handshake(self, request: RawRequest) -> HttpReply | None:
+        if media_type(request) == "application/json" and read_json(request.body).get("type") == _PING:
+            return _reply({"type": _PING})
+        return None
+
+    def parse(self, request: RawRequest, now_s: float) -> list[Event]:
+        if media_type(request) != "application/json":
+            raise Malformed("not JSON")
+        return self._interaction(read_json(request.body), now_s)
+
+    def acknowledge(self, events: Sequence[Event]) -> HttpReply:
+        """A command is "thinking" until its answer replaces that; a button stays as it is."""
+        return _reply({"type": 5 if any(event.kind == "command" for event in events) else 6})
+
+    def heard(self, kind: str, data: Mapping[str, Any], now_s: float) -> list[Event]:
+        """The events of one dispatch of the Gateway, by its `t` and `d`. Raises `Malformed`."""
+        match kind:
+            case "MESSAGE_CREATE":
+                return self._message("message", data)
+            case "MESSAGE_UPDATE" if data.get("edited_timestamp"):  # else a preview came
+                return self._message("edit", data)
+            case "MESSAGE_DELETE":
+                return [self._deleted(data, now_s)]
+            case "INTERACTION_CREATE":  # where no address is set for them
+                return self._interaction(data, now_s)
+        return []
+
+    def render(self, outbound: Outbound) -> list[Part]:
+        made = fitting(outbound.markdown.strip("\n"), TEXT_LIMIT, utf16, lambda text: write(text, _DIALECT), utf16)
+        parts = [Part({"content": text}, {"content": write(source, _PLAIN)}) for source, text in made]
+        parts = parts or [Part({"content": "…"})]
+        if outbound.buttons:
+            parts[-1].payload["components"] = _rows(outbound.buttons)
+        return parts
+
+    def stream(self, to: Address) -> Stream:
+        del to
+        return Stream("message", interval_s=1.5)
+
+    # outside
+
+    async def send(self, to: Address, part: Part, key: str) -> Outcome:
+        if place := _waiting(to):
+            outcome = await self._fill(place, part)
+            if outcome.kind not in {"auth_failed", "target_gone", "rejected"}:
+                return outcome
+            if to.handle and time.time() * 1000 < to.handle.expires_at_ms - (HANDLE_S - ACKNOWLEDGED_S) * 1000:
+                return Outcome("transient", detail=outcome.detail)
+        body = {**part.payload, **_QUIET, "nonce": key[-NONCE_MAX:], "enforce_nonce": True}
+        path = f"channels/{to.conversation.channel}/messages"
+        outcome, answer = await self._call("create message", "POST", path, body, file=part.file)
+        if outcome.kind != "ok":
+            return outcome
+        sent = _sent(answer)
+        if not sent:
+            return Outcome("ambiguous", detail="create message: an answer without an id")
+        # The nonce of a message that is there gives that one, as it is.
+        return Outcome("ok", sent) if _is_shown(part, answer) else await self.edit(to, sent, part)
+
+    async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
+        if sent.ref.get("original") and (place := _waiting(to)):
+            outcome = await self._fill(place, part)
+            if outcome.kind not in {"auth_failed", "target_gone", "rejected"}:
+                return outcome
+        channel = text_of(sent.ref.get("channel")) or to.conversation.channel
+        path = f"channels/{channel}/messages/{sent.message_id}"
+        outcome, _ = await self._call("edit message", "PATCH", path, {**part.payload, **_QUIET}, file=part.file)
+        return Outcome("ok", sent) if outcome.kind == "ok" else _harmless(outcome)
+
+    async def _fill(self, place: str, part: Part) -> Outcome:
+        """Put the part where a command's answer is waited for. The place proves itself: no token of ours goes there."""
+        outcome, answer = await self._call(
+            "edit response", "PATCH", place, {**part.payload, **_QUIET}, file=part.file, as_bot=False
+        )
+        if outcome.kind != "ok":
+            return _harmless(outcome)
+        sent = _sent(answer, original=True)
+        return Outcome("ok", sent) if sent else Outcome("transient", detail="edit response: an answer without an id")
+
+    async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
+        part = self.render(Outbound(growing.markdown))[0]
+        return await self.edit(to, sent, part) if sent else await self.send(to, part, key)
+
+    async def typing(self, to: Address, *, on: bool) -> None:
+        if on:  # it ends by itself
+            await self._call("typing", "POST", f"channels/{to.conversation.channel}/typing")
+
+    async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
+        """The acknowledgement ended the waiting sign, and the answer comes as a message."""
+        del text
+        if is_settled:
+            path = f"channels/{to.conversation.channel}/messages/{event.message_id}"
+            await self._call("take buttons away", "PATCH", path, {"components": []})
+
+    async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
+        """From Discord's hosts for files; their addresses are signed, and no token goes there."""
+        where = text_of(attachment.fetch.get("url"))
+        if attachment.size_bytes > max_bytes:
+            raise NotDownloaded(f"it has {attachment.size_bytes} bytes, allowed are {max_bytes}")
+        try:
+            place = origin(where)
+        except ValueError as error:
+            raise NotDownloaded(f"Discord gives no address for it: {error}") from None
+        if place not in _FILES_AT and place != origin(self._settings.api_base):
+            raise NotDownloaded(f"its address leads to {place}, which is not Discord's")
+        headers = {"User-Agent": _AGENT}
+        answer = await call(self._http, "GET", URL(where), headers=headers, timeout_s=DOWNLOAD_S, max_bytes=max_bytes)
+        if isinstance(answer, Outcome):
+            raise NotDownloaded(f"Discord did not give it: {answer.detail}")
+        return _file_of(answer, attachment)
+
+    async def identity(self) -> Actor:
+        me = await self._asked("users/@me")
+        application = await self._asked("applications/@me")
+        if text_of(application.get("verify_key")).lower() != self._settings.public_key.lower():
+            name = text_of(application.get("name"))
+            raise ConnectionRefused(f"public_key is not the one of {name!r}, which bot_token belongs to")
+        self.me = Actor(text_of(me.get("id")), text_of(me.get("username")), is_bot=True, is_self=True)
+        return self.me
+
+    async def register(self, url: str) -> str:
+        application = await self._asked("applications/@me")
+        command = self._settings.command
+        option = {"type": 3, "name": "line", "description": "stop, new, help …", "required": False}
+        shown = {"name": command, "type": 1, "description": "Commands for deskmate", "options": [option]}
+        path = f"applications/{text_of(application.get('id'))}/commands"
+        outcome, _ = await self._call("register commands", "PUT", path, [{**shown, "contexts": [0, 1]}])
+        if outcome.kind != "ok":
+            raise ConnectionRefused(outcome.detail)
+        change = {"interactions_endpoint_url": url}
+        outcome, _ = await self._call("register the address", "PATCH", "applications/@me", change, timeout_s=15.0)
+        if outcome.kind != "ok":
+            raise ConnectionRefused(
+                f"{outcome.detail}; Discord asks {url} at once, so deskmate has to be running there"
+            )
+        return f"/{command} is the application's only command now, and interactions go to {url}"
+
+    # the Gateway
+
+    async def listen(self, receive: Receive) -> None:
+        if not self._settings.gateway:
+            raise ConnectionRefused("gateway is off for this connection: it hears commands and buttons only")
+        session = _Session()
+        while True:
+            try:
+                await self._follow(session, receive)
+                reason = "closed"
+            except (aiohttp.ClientError, OSError, ValueError, Malformed) as error:
+                reason = f"{type(error).__name__}: {error}"
+            wait_s = random.uniform(0.5, 1.0) * min(2.0**session.tries - 1, BACKOFF_MAX_S)
+            session.tries = min(session.tries + 1, 16)
+            log(
+                logger,
+                "gateway lost",
+                connection=self._connection,
+                reason=reason[:200],
+                resumes=bool(session.id),
+                again_in_s=round(wait_s, 1),
+            )
+            await asyncio.sleep(wait_s)
+
+    async def _follow(self, session: _Session, receive: Receive) -> None:
+        """One connection, until it ends. Raises `ConnectionRefused` if another would end alike."""
+        address = URL(session.url or await self._gateway()).with_query(v="10", encoding="json")
+        closing = aiohttp.ClientWSTimeout(ws_close=1.0)
+        async with self._http.ws_connect(address, timeout=closing, headers={"User-Agent": _AGENT}) as socket:
+            hello = object_of(_payload(await socket.receive(HELLO_S)).get("d"))
+            if not (every_ms := size_of(hello.get("heartbeat_interval"))):
+                raise Malformed("no greeting")
+            session.is_heard = True
+            beating = asyncio.create_task(_beat(socket, session, every_ms / 1000), name="heartbeat")
+            try:
+                await socket.send_json(self._resume(session) if session.id else self._identify())
+                async for message in socket:
+                    if not await self._take(socket, session, _payload(message), receive):
+                        break
+            finally:
+                beating.cancel()
+                await asyncio.gather(beating, return_exceptions=True)
+                await socket.close(code=4000)  # with 1000 the session would be over
+        if socket.close_code in _FINAL:
+            raise ConnectionRefused(f"{_FINAL[socket.close_code]} ({socket.close_code})")
+        if socket.close_code in _SESSION_OVER:
+            session.forget()
+
+    async def _take(
+        self, socket: aiohttp.ClientWebSocketResponse, session: _Session, payload: dict[str, Any], receive: Receive
+    ) -> bool:
+        """What one payload asks for. False: for another connection."""
+        match payload.get("op"):
+            case 0:
+                await self._dispatched(session, payload, receive)
+            case 1:
+                await socket.send_json({"op": 1, "d": session.sequence})
+            case 7:
+                return False
+            case 9:
+                if payload.get("d") is not True:
+                    session.forget()
+                return False
+            case 11:
+                session.is_heard = True
+                session.tries = 0
+        return True
+
+    async def _dispatched(self, session: _Session, payload: dict[str, Any], receive: Receive) -> None:
+        kind, data = text_of(payload.get("t")), object_of(payload.get("d"))
+        if kind == "READY":
+            user = object_of(data.get("user"))
+            self.me = Actor(text_of(user.get("id")), text_of(user.get("username")), is_bot=True, is_self=True)
+            session.id, session.url = text_of(data.get("session_id")), text_of(data.get("resume_gateway_url"))
+            log(logger, "gateway ready", connection=self._connection, bot=self.me.id)
+        try:
+            events = self.heard(kind, data, time.time())
+        except Malformed as error:
+            log(
+                logger,
+                "gateway event not read",
+                level=logging.WARNING,
+                connection=self._connection,
+                kind=kind,
+                reason=str(error),
+            )
+            events = []
+        if events:
+            session.is_busy = True
+            await receive(events)
+            session.is_busy, session.is_heard = False, True
+        if events and kind == "INTERACTION_CREATE":
+            path = f"interactions/{data['id']}/{data['token']}/callback"
+            await self._call("acknowledge", "POST", path, json.loads(self.acknowledge(events).body), as_bot=False)
+        if isinstance(sequence := payload.get("s"), int):
+            session.sequence = sequence  # stored: after a break the next one comes again
+
+    async def _gateway(self) -> str:
+        """Where a new session begins, once there may be one."""
+        outcome, answer = await self._call("find the Gateway", "GET", "gateway/bot")
+        if outcome.kind == "auth_failed":
+            raise ConnectionRefused(f"{outcome.detail}: {_FINAL[4004]}")
+        if outcome.kind != "ok":
+            raise ConnectionError(outcome.detail)
+        limit = object_of(answer.get("session_start_limit"))
+        if size_of(limit.get("total")) and size_of(limit.get("remaining")) < SESSIONS_KEPT:
+            wait_s = size_of(limit.get("reset_after")) / 1000
+            log(logger, "gateway sessions used up", level=logging.ERROR, connection=self._connection, again_in_s=wait_s)
+            await asyncio.sleep(wait_s)
+        return text_of(answer.get("url"))
+
+    def _identify(self) -> dict[str, Any]:
+        intents = _GUILD_MESSAGES | _DIRECT_MESSAGES | (_MESSAGE_CONTENT if self._settings.message_content else 0)
+        properties = {"os": "linux", "browser": "deskmate", "device": "deskmate"}
+        return {"op": 2, "d": {"token": self._token, "intents": intents, "properties": properties}}
+
+    def _resume(self, session: _Session) -> dict[str, Any]:
+        return {"op": 6, "d": {"token": self._token, "session_id": session.id, "seq": session.sequence}}
+
+    # reading
+
+    def _interaction(self, body: Mapping[str, Any], now_s: float) -> list[Event]:
+        data, member = object_of(body.get("data")), object_of(body.get("member"))
+        is_command = body.get("type") == _COMMAND and data.get("type") == 1
+        if not is_command and not (body.get("type") == _COMPONENT and data.get("component_type") == 2):
+            return []
+        place = {"application": _id("application_id", body.get("application_id")), "token": _token(body.get("token"))}
+        user = object_of(member.get("user") or body.get("user"))
+        did = Event(
+            kind="command" if is_command else "action",
+            conversation=self._conversation(body),
+            actor=replace(_actor(user, member), language=text_of(body.get("locale")) or None),
+            dedupe_keys=(f"interaction:{_id('id', body.get('id'))}",),
+            at_ms=round(now_s * 1000),
+            is_direct="guild_id" not in body,
+        )
+        if not is_command:
+            message = _id("message", object_of(body.get("message")).get("id"))
+            return [replace(did, message_id=message, value=text_of(data.get("custom_id")))]
+        name, line = text_of(data.get("name")), _line(data.get("options"))
+        if name == self._settings.command:
+            name, _, line = line.removeprefix("/").partition(" ")
+        handle = ReplyHandle("interaction", place, round((now_s + HANDLE_S) * 1000), _HANDLE_USES)
+        return [replace(did, name=name.lower() or "help", text=line.strip(), reply_handle=handle)]
+
+    def _message(self, kind: str, data: Mapping[str, Any]) -> list[Event]:
+        if data.get("type", 0) not in _SAID:
+            return []
+        message, text = _id("id", data.get("id")), text_of(data.get("content"))
+        actor = _actor(object_of(data.get("author")), object_of(data.get("member")))
+        is_self = actor.id == self._us
+        actor = replace(actor, is_self=is_self, is_bot=is_self or actor.is_bot or "webhook_id" in data)
+        answered = object_of(data.get("referenced_message"))
+        direct = "guild_id" not in data
+        # Who answers somebody calls them, unless that is switched off; a bot has to say our name.
+        called = [*objects_of(data.get("mentions")), object_of(answered.get("author"))] if not actor.is_bot else []
+        edited = text_of(data.get("edited_timestamp"))[:40] if kind == "edit" else ""
+        return [
+            Event(
+                kind=kind,
+                conversation=self._conversation(data),
+                actor=actor,
+                dedupe_keys=(f"edit:{message}:{edited}" if edited else f"message:{message}",),
+                at_ms=_ms(edited or data.get("timestamp"), message),
+                message_id=message,
+                text=self._read(text, data),
+                addressed=direct or self._us in [*_MENTION.findall(text), *(one.get("id") for one in called)],
+                is_direct=direct,
+                attachments=_attachments(data),
+                quoted=_quoted(answered, data),
+            )
+        ]
+
+    def _deleted(self, data: Mapping[str, Any], now_s: float) -> Event:
+        """Whose it was is not told."""
+        message = _id("id", data.get("id"))
+        return Event(
+            kind="delete",
+            conversation=self._conversation(data),
+            actor=Actor(""),
+            dedupe_keys=(f"delete:{message}",),
+            at_ms=round(now_s * 1000),
+            message_id=message,
+            is_direct="guild_id" not in data,
+        )
+
+    def _read(self, text: str, data: Mapping[str, Any]) -> str:
+        """As a person reads it: names for ids, without our own."""
+        names = {
+            text_of(one.get("id")): _name(one, object_of(one.get("member"))) for one in objects_of(data.get("mentions"))
+        }
+        text = re.sub(rf"[ \t]*<@!?{self._us}>", "", text)
+        text = _MENTION.sub(lambda found: f"@{names.get(found[1]) or found[1]}", text)
+        return _EMOJI.sub(r":\1:", text).replace("\0", "").strip()
+
+    @property
+    def _us(self) -> str:
+        """Our id; before it is known one that nobody has."""
+        return self.me.id if self.me else "-"
+
+    def _conversation(self, data: Mapping[str, Any]) -> ConversationKey:
+        return key_of(self._connection, _id("channel_id", data.get("channel_id")))
+
+    # calling
+
+    async def _asked(self, path: str) -> dict[str, Any]:
+        outcome, answer = await self._call(path, "GET", path)
+        if outcome.kind != "ok":
+            hint = f": {_FINAL[4004]}" if outcome.kind == "auth_failed" else ""
+            raise ConnectionRefused(f"{outcome.detail}{hint}")
+        return answer
+
+    async def _call(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        file: Attachment | None = None,
+        as_bot: bool = True,
+        timeout_s: float | None = None,
+    ) -> tuple[Outcome, dict[str, Any]]:
+        """One call. `what` names it in the log: the path may hold an interaction's token."""
+        headers = {"User-Agent": _AGENT} | ({"Authorization": f"Bot {self._token}"} if as_bot else {})
+        raw: bytes | None = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            raw = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        if file and raw is not None:
+            try:
+                content = await self._files.read(file.fetch, self._settings.file_max_bytes)
+            except NotDownloaded as error:
+                return Outcome("rejected", detail=f"{what}: {error}"), {}
+            form = _form(raw, file, content)
+            headers["Content-Type"], raw = form.headers["Content-Type"], await form.as_bytes()
+        answer = await call(
+            self._http,
+            method,
+            self._base.joinpath(*path.split("/")),
+            headers=headers,
+            body=raw,
+            timeout_s=timeout_s or self._settings.timeout_s,
+        )
+        return _understood(what, answer)
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session of the Gateway, which outlives its connections."""
+
+    id: str = ""
+    url: str = ""
+    sequence: int | None = None
+    """Of the last event that was stored."""
+    tries: int = 0
+    """Connections since the last one that lived."""
+    is_heard: bool = True
+    """Since the last heartbeat."""
+    is_busy: bool = False
+    """An event is being stored, and nothing is read meanwhile."""
+
+    def forget(self) -> None:
+        self.id, self.url, self.sequence = "", "", None
+
+
+async def _beat(socket: aiohttp.ClientWebSocketResponse, session: _Session, every_s: float) -> None:
+    """Heartbeats, until one is not answered: then nobody is there any more, and the connection is closed."""
+    await asyncio.sleep(every_s * random.random())
+    with contextlib.suppress(ConnectionError):
+        while session.is_heard or session.is_busy:
+            session.is_heard = False
+            await socket.send_json({"op": 1, "d": session.sequence})
+            await asyncio.sleep(every_s)
+    await socket.close(code=4000)
+
+
+def _payload(message: aiohttp.WSMessage) -> dict[str, Any]:
+    if message.type is not aiohttp.WSMsgType.TEXT:
+        raise Malformed(f"a payload that is {message.type.name}")
+    return read_json(message.data)
+
+
+# reading
+
+_HANDLE_USES: Final = 1_000
+"""There is no limit but the time."""
+_MENTION: Final = re.compile(r"<@!?([0-9]{1,20})>", re.ASCII)
+_EMOJI: Final = re.compile(r"<a?:(\w{1,64}):[0-9]{1,20}>", re.ASCII)
+_EPOCH_MS: Final = 1_420_070_400_000
+
+
+def _id(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise Malformed(f"{name}: missing, or not an id")
+    return value
+
+
+def _token(value: Any) -> str:
+    if not isinstance(value, str) or not _TOKEN.fullmatch(value):
+        raise Malformed("token: missing, or not one")
+    return value
+
+
+def _ms(iso: Any, snowflake: str) -> int:
+    """Milliseconds of a time in ISO 8601, else of when the id was given, which it tells itself."""
+    try:
+        return round(datetime.fromisoformat(iso).timestamp() * 1000)
+    except (ValueError, TypeError, OverflowError):
+        return (int(snowflake) >> 22) + _EPOCH_MS
+
+
+def _actor(user: Mapping[str, Any], member: Mapping[str, Any]) -> Actor:
+    is_bot = user.get("bot") is True or user.get("system") is True
+    return Actor(_id("user", user.get("id")), _name(user, member), is_bot)
+
+
+def _name(user: Mapping[str, Any], member: Mapping[str, Any]) -> str:
+    return text_of(member.get("nick")) or text_of(user.get("global_name")) or text_of(user.get("username"))
+
+
+def _line(options: Any) -> str:
+    """What was typed into a command's fields; a subcommand is a word of its own."""
+    words: list[str] = []
+    for option in objects_of(options):
+        if "options" in option:
+            words += [text_of(option.get("name")), _line(option["options"])]
+        elif "value" in option:
+            words.append(str(option["value"]))
+        else:
+            words.append(text_of(option.get("name")))
+    return " ".join(word for word in words if word).strip()
+
+
+def _attachments(data: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    is_voice = isinstance(flags := data.get("flags"), int) and bool(flags & _VOICE)
+    files = [_attachment(one, is_voice=is_voice) for one in objects_of(data.get("attachments"))]
+    stickers = [Attachment("sticker", text_of(one.get("name")), "", 0) for one in objects_of(data.get("sticker_items"))]
+    polls = [Attachment("poll", "", "", 0)] if object_of(data.get("poll")) else []
+    return (*files, *stickers, *polls)
+
+
+def _attachment(file: Mapping[str, Any], *, is_voice: bool) -> Attachment:
+    mime = text_of(file.get("content_type")).partition(";")[0]
+    kind = mime.partition("/")[0]
+    url = text_of(file.get("url"))
+    return Attachment(
+        kind="voice" if is_voice else kind if kind in {"image", "audio", "video"} else "file",
+        name=text_of(file.get("filename")),
+        mime=mime,
+        size_bytes=size_of(file.get("size")),
+        fetch={"url": url} if url and not is_voice else {},
+    )
+
+
+def _quoted(answered: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """What is answered, or was forwarded."""
+    forwarded = [object_of(one.get("message")) for one in objects_of(data.get("message_snapshots"))]
+    return "\n".join(text for one in (answered, *forwarded) if (text := text_of(one.get("content"))))
+
+
+def _file_of(answer: Answer, attachment: Attachment) -> bytes:
+    """The file, if it is that and not a page about why there is none."""
+    if answer.status in {403, 404}:
+        raise NotDownloaded("it is not there any more: Discord's addresses of files are good for a day")
+    if answer.status != 200:
+        raise NotDownloaded(f"Discord did not give it: status {answer.status}")
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind in {"text/html", "application/json"} and len(answer.body) != attachment.size_bytes:
+        raise NotDownloaded(f"Discord sent a page of {kind} in its place")
+    return answer.body
+
+
+# writing
+
+_SPECIAL: Final = re.compile(r"[\\*_~`|<\[\]]")
+_BEGINS: Final = re.compile(r"^([ \t]*)([#>+-])", re.MULTILINE)
+_NUMBERED: Final = re.compile(r"^([ \t]*[0-9]+)([.)])(?=\s)", re.MULTILINE)
+_BROADCAST: Final = re.compile(r"@(?=everyone|here)")
+
+
+def _escape(text: str) -> str:
+    text = _BEGINS.sub(r"\1\\\2", _SPECIAL.sub(r"\\\g<0>", text))
+    return _calm(_NUMBERED.sub(r"\1\\\2", text))
+
+
+def _calm(text: str) -> str:
+    """`allowed_mentions` keeps it from calling anybody; so it does not look as if it had, or do so when it is copied."""
+    return _BROADCAST.sub("@\u200b", text)
+
+
+def _code(code: str) -> str:
+    longest = max(map(len, re.findall("`+", code)), default=0)
+    inner = f" {code} " if code.startswith("`") or code.endswith("`") else code
+    return f"{'`' * (longest + 1)}{inner}{'`' * (longest + 1)}"
+
+
+def _block(code: str, language: str) -> str:
+    shown = code.replace("```", "`\u200b`\u200b`")
+    return f"```{language}\n{shown}\n```"
+
+
+def _link(label: str, url: str) -> str:
+    """Only the web can be linked with a label."""
+    if url.lower().startswith("mailto:"):
+        address = _escape(url[len("mailto:") :])
+        return f"{label} ({address})" if label and label != address else address
+    return f"[{label}](<{url}>)" if label else f"<{url}>"
+
+
+_DIALECT: Final = Dialect(
+    escape=_escape,
+    bold="**{}**".format,
+    italic="*{}*".format,
+    strike="~~{}~~".format,
+    code=_code,
+    block=_block,
+    link=_link,
+    heading=lambda title, level: f"{'#' * level} {title}" if level <= 3 else f"**{title}**",
+    marker=lambda number, _depth: "- " if number is None else f"{number}. ",
+    quote=lambda text: "> " + text.replace("\n", "\n> "),
+    seam=lambda outer, _inner: "\u200b" if outer == "*" else "",  # three stars in a row mean something else
+)
+_PLAIN: Final = Dialect(escape=_calm)
+
+
+def _rows(buttons: Sequence[Button]) -> list[dict[str, Any]]:
+    styles = {"plain": 2, "primary": 3, "danger": 4}
+    shown = [
+        {"type": 2, "style": styles[one.style], "label": one.label[:LABEL_MAX], "custom_id": one.command}
+        for one in buttons[:BUTTONS_MAX]
+    ]
+    return [{"type": 1, "components": shown[at : at + ROW_MAX]} for at in range(0, len(shown), ROW_MAX)]
+
+
+# calling
+
+
+def _reply(body: Mapping[str, Any]) -> HttpReply:
+    return HttpReply(body=json.dumps(body).encode())
+
+
+def _waiting(to: Address) -> str:
+    """The place where a command's answer is waited for, as long as it can be filled."""
+    handle = to.handle
+    if not handle or handle.kind != "interaction" or time.time() * 1000 >= handle.expires_at_ms:
+        return ""
+    return f"webhooks/{handle.data.get('application')}/{handle.data.get('token')}/messages/@original"
+
+
+def _sent(answer: Mapping[str, Any], *, original: bool = False) -> Sent | None:
+    message, channel = text_of(answer.get("id")), text_of(answer.get("channel_id"))
+    ref: dict[str, Any] = {"channel": channel} | ({"original": True} if original else {})
+    return Sent(message, ref) if _ID.fullmatch(message) else None
+
+
+def _is_shown(part: Part, answer: Mapping[str, Any]) -> bool:
+    """Whether the message is the whole part already. Discord leaves out blanks at both ends."""
+    buttons = [
+        one.get("custom_id")
+        for row in objects_of(answer.get("components"))
+        for one in objects_of(row.get("components"))
+    ]
+    ours = [one["custom_id"] for row in part.payload.get("components", ()) for one in row["components"]]
+    return text_of(answer.get("content")).strip() == part.payload.get("content", "").strip() and buttons == ours
+
+
+def _form(payload: bytes, file: Attachment, content: bytes) -> aiohttp.MultipartWriter:
+    form = aiohttp.MultipartWriter("form-data")
+    field = form.append(payload, {"Content-Type": "application/json"})
+    field.set_content_disposition("form-data", name="payload_json")
+    field = form.append(content, {"Content-Type": file.mime or "application/octet-stream"})
+    field.set_content_disposition("form-data", name="files[0]", filename=file.name or "file")
+    return form
+
+
+def _harmless(outcome: Outcome) -> Outcome:
+    """The same edit again does no harm."""
+    return Outcome("transient", detail=outcome.detail) if outcome.kind == "ambiguous" else outcome
+
+
+def _understood(what: str, answer: Answer | Outcome) -> tuple[Outcome, dict[str, Any]]:
+    """What an answer of the HTTP API means."""
+    if isinstance(answer, Outcome):
+        return Outcome(answer.kind, detail=f"{what}: {answer.detail}"), {}
+    body = answer.json() or {}
+    if 200 <= answer.status < 300:
+        return Outcome("ok"), body
+    code = size_of(body.get("code"))
+    said = text_of(body.get("message")) or f"status {answer.status}"
+    detail = f"{what}: {said[:100]}" + (f" ({code})" if code else "")
+    if answer.status >= 500:
+        return Outcome("ambiguous", detail=detail), {}
+    kind = _CODES.get(code) or _STATUSES.get(answer.status, "rejected")
+    if code == 50035:
+        kind = "too_long" if "MAX_LENGTH" in json.dumps(body.get("errors")) else "bad_format"
+    if kind != "rate_limited":
+        return Outcome(kind, detail=detail), {}
+    asked = body.get("retry_after")
+    asked_s = float(asked) if isinstance(asked, int | float) and 0 <= asked < float("inf") else answer.retry_after_s()
+    wait_s = 1.0 if asked_s is None else min(asked_s, RETRY_AFTER_MAX_S)
+    # Who is turned away in front of the API is not told so in JSON, and it concerns all calls.
+    is_global = body.get("global") is True or "X-RateLimit-Global" in answer.headers or not body
+    return Outcome("rate_limited", None, wait_s, "connection" if is_global else "channel", detail), {}
