@@ -128,8 +128,12 @@ _MARK: Final = re.compile("\0([<>])([a-z]*)(?: ([^\0]*))?\0")
 
 
 def rich(markdown: str) -> Rich:
-    """The Markdown as text and entities: with these nothing is escaped, and nothing can fail to be parsed."""
-    return _unmarked(write(markdown, _MARKED))
+    """The Markdown as text and entities: with these nothing is escaped, and nothing can fail to be parsed.
+
+    The text is empty where nothing in it can be seen.
+    """
+    made = _unmarked(write(markdown, _MARKED))
+    return made if made.text.strip() else Rich("")
 
 
 def _marked(kind: EntityKind, text: str, note: str = "") -> str:
@@ -149,25 +153,21 @@ _MARKED: Final = Dialect(
 
 
 def _unmarked(marked: str) -> Rich:
-    text = ""
-    at = offset = 0
-    open_at: list[int] = []
-    found: list[Entity] = []
     parts: list[str] = []
+    found: list[Entity] = []
+    begun: list[int] = []
+    at = offset = 0
     for mark in _MARK.finditer(marked):
-        part = marked[at : mark.start()]
-        parts.append(part)
-        offset += utf16(part)
+        parts.append(marked[at : mark.start()])
+        offset += utf16(parts[-1])
         at = mark.end()
         if mark[1] == "<":
-            open_at.append(len(found))
+            begun.append(len(found))
             found.append(Entity(_KINDS[mark[2]], offset, 0, mark[3]))
         else:
-            begun = open_at.pop()
-            found[begun] = replace(found[begun], length=offset - found[begun].offset)
-    parts.append(marked[at:])
-    text = "".join(parts)
-    return Rich(text, tuple(_tidy(found)))
+            which = begun.pop()
+            found[which] = replace(found[which], length=offset - found[which].offset)
+    return Rich("".join([*parts, marked[at:]]), tuple(_tidy(found)))
 
 
 _KINDS: Final[dict[str, EntityKind]] = {kind: kind for kind in get_args(EntityKind)}
@@ -321,7 +321,7 @@ class _Writer:
     def _quote(self, node: SyntaxTreeNode, place: _Place) -> str:
         if place.quoted:
             return self.blocks(node.children, replace(place, lead=place.lead + self._dialect.escape("> ")))
-        inner = self.blocks(node.children, replace(place, quoted=True))
+        inner = self.blocks(node.children, _Place(quoted=True))
         return self._dialect.quote(inner) if inner else ""
 
     def _list(self, node: SyntaxTreeNode, place: _Place) -> str:

@@ -3,12 +3,14 @@ from __future__ import annotations
 import re
 import time
 import unicodedata
+from collections.abc import Iterator
+from itertools import accumulate
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.markdown import MEASURES, Measure, Piece, chars, split, utf8, utf16
+from gateway.markdown import MEASURES, Measure, Piece, chars, fitting, split, utf8, utf16
 
 FAMILY = "👨‍👩‍👧‍👦"
 WORDS = st.sampled_from(
@@ -27,6 +29,11 @@ WORDS = st.sampled_from(
         "`x|y`",
         "**b**",
         "x. ",
+        "[l](https://a.example/x_(y))",
+        "https://a.example/x_y",
+        "~~s~~",
+        "open ` and **",
+        "مرحبا",
     ]
 )
 LINE = st.lists(WORDS, max_size=12).map(" ".join)
@@ -94,6 +101,124 @@ def test_what_people_see_as_one_sign_stays_in_one_piece(signs: list[str], limit:
     for piece in split("".join(signs), limit):
         at += len(piece.text)
         assert at in borders
+
+
+WHOLE = st.sampled_from(
+    [
+        "[label](https://a.example/x_(y)?q=1)",
+        "[two words **bold**](<https://a.example/x y> 'title')",
+        "![速度 图](https://i.example/g.png)",
+        "[see `code`](docs/x.md)",
+        "https://a.example/path/x_y_z?a=1&b=2#c",
+        "<https://a.example/x,y;z>",
+        "`some code. with spaces`",
+        "``a ` b`` ",
+        "\\*",
+    ]
+)
+MARKED = st.sampled_from(
+    ["**bold words here**", "*in italics*", "~~struck out~~", "__also bold__", "***both of it***", "**「加急」**"]
+)
+ATOM = st.one_of(
+    WORDS.filter(lambda word: "open" not in word),
+    st.sampled_from(["今天开会讨论预算明天再看结果如何", "a" * 30]),
+    WHOLE,
+    MARKED,
+)
+
+
+def cuts(pieces: list[Piece]) -> set[int]:
+    ends = list(accumulate(len(piece.text) for piece in pieces))
+    return set(ends[:-1])
+
+
+def places(atoms: list[str], between: str) -> Iterator[tuple[str, range]]:
+    """Each atom, and where in the text a cut would be inside it."""
+    at = 0
+    for atom in atoms:
+        yield atom, range(at + 1, at + len(atom.rstrip()))
+        at += len(atom) + len(between)
+
+
+@given(
+    st.lists(ATOM, max_size=40),
+    st.sampled_from([" ", "，", "\n", " 速"]),
+    st.integers(60, 160),
+    st.sampled_from(sorted(MEASURES)),
+)
+@settings(max_examples=200, deadline=None)
+def test_no_link_address_or_code_is_cut(atoms: list[str], between: str, limit: int, unit: str) -> None:
+    whole = re.compile(r"!?\[|<|`|http|\\\\")
+    made = cuts(split(between.join(atoms), limit, MEASURES[unit]))  # type: ignore[index]  # sampled from its keys
+    for atom, inside in places(atoms, between):
+        assert not (whole.match(atom) and made & set(inside)), atom
+
+
+@given(st.lists(ATOM, max_size=40), st.sampled_from([" ", "，", "\n", " 速"]), st.integers(60, 160))
+@settings(max_examples=200, deadline=None)
+def test_marks_are_balanced_in_both_parts_where_they_can_be(atoms: list[str], between: str, limit: int) -> None:
+    made = cuts(split(between.join(atoms), limit))
+    for atom, inside in places(atoms, between):
+        assert not (re.match(r"[*~]{1,3}\w", atom) and made & set(inside)), atom
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "pieces"),
+    [
+        # before a link, though what is left is less than a third
+        ("ab [label](https://a.example/0123456789) c", 39, ["ab ", "[label](https://a.example/0123456789) c"]),
+        ("ab https://a.example/0123456789/012345,", 37, ["ab ", "https://a.example/0123456789/012345,"]),
+        # what is longer than the limit
+        (
+            "ab https://a.example/" + "0" * 30 + " c",
+            24,
+            ["ab https://a.example/000", "000000000000000000000000", "000 c"],
+        ),
+        # marks: before them, else within, and then between words
+        ("some words **and bold ones** end", 24, ["some words ", "**and bold ones** end"]),
+        ("some words __and bold ones__ end", 24, ["some words ", "__and bold ones__ end"]),
+        ("**and one two three four five** end", 24, ["**and one two three ", "four five** end"]),
+        ("很长的文字在这里**粗体在这里**好", 16, ["很长的文字在这里", "**粗体在这里**好"]),
+        (
+            "**粗体 [链接](https://a.example) 在这里很长的文字**",
+            32,
+            ["**粗体 [链接](https://a.example) ", "在这里很长的文字**"],
+        ),
+        # a sign stays with its backslash
+        ("0123456789012345\\*89", 17, ["0123456789012345", "\\*89"]),
+        # what is open to the end, or closed in the next block, is nothing to keep whole
+        ("an open ` here and words", 20, ["an open ` here and ", "words"]),
+        ("- an open ` here and\n- another ` there", 30, ["- an open ` here and\n", "- another ` there"]),
+        ("a ** b c d e f g ** h", 16, ["a ** b c d e f ", "g ** h"]),
+    ],
+)
+def test_what_means_something_as_a_whole_is_cut_around(text: str, limit: int, pieces: list[str]) -> None:
+    assert [piece.text for piece in split(text, limit)] == pieces
+
+
+def test_ticks_in_a_code_block_keep_nothing_whole() -> None:
+    code = "```\n" + "echo ` and some words\nanother ` here\n" * 6 + "```\n"
+    for piece in split(code, 100):
+        assert len(str(piece)) > 60 or piece.text.endswith("```\n")
+
+
+def test_parts_come_with_their_written_form_and_neither_is_over_the_limit() -> None:
+    parts = fitting("one two\n\n\nthree four\n", 16, len, str.upper, len)
+    assert parts == [("one two", "ONE TWO"), ("three four", "THREE FOUR")]
+    grown = fitting("abcdefgh " * 8, 40, len, lambda part: part * 2, len)
+    assert all(len(source) <= 40 and len(written) <= 40 for source, written in grown)
+    assert "".join(source for source, _ in grown) == "abcdefgh " * 8
+    assert fitting("", 16, len, str.upper, len) == fitting("\n\n", 16, len, str.upper, len) == []
+
+
+@pytest.mark.parametrize(
+    "hostile", ["[", "![a](", "[x](<", "`a``b", "*a_", "**__", "\\", "https://", "<http://", "](("]
+)
+def test_hostile_text_is_split_in_linear_time(hostile: str) -> None:
+    begun = time.process_time()
+    text = (hostile * 100_000)[:100_000]
+    assert "".join(piece.text for piece in split(text, 3_900)) == text
+    assert time.process_time() - begun < 2
 
 
 def test_a_text_that_fits_is_one_piece_and_so_is_an_empty_one() -> None:
