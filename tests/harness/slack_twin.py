@@ -5,7 +5,8 @@
         reply = await slack.reply_to(said)
         slack.next(status=429, retry_after=2)                         # the next call; `on="chat.update"` for one method
 
-Connect deskmate with `api_base: <slack.url>`, `signing_secret: SIGNING_SECRET`, `bot_token: BOT_TOKEN`.
+Connect deskmate with `api_base: <slack.url>`, `signing_secret: SIGNING_SECRET`, `bot_token: BOT_TOKEN`. `Workspace` is
+the same as every other stand-in is (`tests.harness.twins.Twin`).
 Alone: `python -m tests.harness.slack_twin --port 9100 --ledger took.jsonl`; then `POST /twin/say` and `POST /twin/next`
 take the same arguments as JSON, and `GET /twin/ledger` gives what was taken.
 """
@@ -25,11 +26,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final, Self, TextIO
+from urllib.parse import urlencode
 
 import aiohttp
 from aiohttp import web
 
+from tests.harness import twins
 from tests.harness.faults import Fault, Faults
 
 SIGNING_SECRET: Final = "slack-test-secret"
@@ -56,6 +60,23 @@ _WHISPER_KEYS: Final = {
 _READ_KEYS: Final = {
     *("channel", "ts", "oldest", "latest", "limit", "cursor", "inclusive", "include_all_metadata", "token"),
 }
+_START_KEYS: Final = {
+    *("channel", "thread_ts", "recipient_team_id", "recipient_user_id", "markdown_text", "chunks", "token"),
+    *("task_display_mode", "icon_emoji", "icon_url", "username"),
+}
+_APPEND_KEYS: Final = {"channel", "ts", "markdown_text", "chunks", "token"}
+_STOP_KEYS: Final = _APPEND_KEYS | {"blocks", "metadata", "session_status"}
+_CHUNKS: Final = {"markdown_text", "task_update", "plan_update", "blocks"}
+_STATUS_KEYS: Final = {"channel_id", "thread_ts", "status", "loading_messages", "token"}
+_UPLOAD_KEYS: Final = {"filename", "length", "alt_txt", "snippet_type", "token"}
+_COMPLETE_KEYS: Final = {"files", "channel_id", "channels", "thread_ts", "initial_comment", "blocks", "token"}
+_RESPONSE_KEYS: Final = {
+    *("text", "blocks", "attachments", "mrkdwn", "response_type", "replace_original", "delete_original", "thread_ts"),
+}
+_FORM_ONLY: Final = {"conversations.replies", "conversations.history", "files.getUploadURLExternal"}
+"""These take a query or a form, and no JSON."""
+_RESPONSE_S: Final = 1_800
+_RESPONSE_USES: Final = 5
 
 
 class Refused(Exception):
@@ -74,6 +95,14 @@ class Message:
     bot_id: str | None = None
     metadata: dict[str, Any] | None = None
     edited: bool = False
+    blocks: list[dict[str, Any]] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    streaming: bool = False
+
+    @property
+    def buttons(self) -> list[dict[str, Any]]:
+        """As the blocks say."""
+        return [one for block in self.blocks if block["type"] == "actions" for one in block["elements"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +114,26 @@ class Whisper:
     text: str
     thread_ts: str | None
     is_shown: bool
+
+
+@dataclass(slots=True)
+class Response:
+    """A `response_url`: what it belongs to, and what is left of it."""
+
+    channel: str
+    user: str
+    message: Message | None
+    until_s: float
+    uses_left: int = _RESPONSE_USES
+
+
+@dataclass(slots=True)
+class Upload:
+    """A file on its way in."""
+
+    name: str
+    length: int
+    content: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +174,16 @@ class SlackTwin:
         self.whispers: list[Whisper] = []
         self.files: dict[str, tuple[bytes, str]] = {}
         """What was attached, and its type, by id."""
+        self.uploads: dict[str, Upload] = {}
+        self.responses: dict[str, Response] = {}
+        self.statuses: dict[tuple[str, str], str] = {}
+        """Of assistants' threads, by channel and thread."""
         self.people = {USER}
         """Who is in the channels; whoever says something is."""
         self.channels = {CHANNEL, DIRECT}
         self.archived: set[str] = set()
+        self.foreign: set[str] = set()
+        """Channels that we are no member of."""
         self.faults = Faults()
         self.url = ""
         """For `api_base`."""
@@ -138,12 +193,28 @@ class SlackTwin:
         self._ledger: TextIO | None = None
         self._count = itertools.count(1)
         self._changed = asyncio.Condition()
+        self._methods: dict[str, tuple[set[str], Callable[[str, dict[str, Any]], dict[str, Any]]]] = {
+            "auth.test": ({"token"}, self._test),
+            "chat.postMessage": (_POST_KEYS, self._post),
+            "chat.postEphemeral": (_WHISPER_KEYS, self._whisper),
+            "chat.update": (_UPDATE_KEYS, self._update),
+            "chat.startStream": (_START_KEYS, self._start_stream),
+            "chat.appendStream": (_APPEND_KEYS, self._go_on),
+            "chat.stopStream": (_STOP_KEYS, self._go_on),
+            "conversations.replies": (_READ_KEYS, self._read),
+            "conversations.history": (_READ_KEYS, self._read),
+            "assistant.threads.setStatus": (_STATUS_KEYS, self._set_status),
+            "files.getUploadURLExternal": (_UPLOAD_KEYS, self._begin_upload),
+            "files.completeUploadExternal": (_COMPLETE_KEYS, self._complete_upload),
+        }
         app = web.Application()
         app.add_routes(
             [
                 web.route("*", "/api/{method}", self._call),
                 web.get("/files-pri/{id}/{name}", self._file),
                 web.get("/signin", self._sign_in),
+                web.post("/upload/v1/{id}", self._bring),
+                web.post("/response/{id}", self._respond),
                 web.post("/twin/say", self._say),
                 web.post("/twin/next", self._next),
                 web.get("/twin/ledger", self._give_ledger),
@@ -215,6 +286,66 @@ class SlackTwin:
                 whole["channel_type"] = "im" if direct else "channel"
             said.statuses.extend(await self.deliver(url, self.envelope(whole)))
         return said
+
+    async def command(
+        self, url: str, text: str, *, channel: str = CHANNEL, user: str = USER, command: str = "/deskmate"
+    ) -> Said:
+        """A person gives a slash command. It is not sent again."""
+        self.channels.add(channel)
+        self.people.add(user)
+        said = Said(channel, self._next_ts(), None)
+        form = {
+            "token": "verification",
+            "team_id": TEAM,
+            "channel_id": channel,
+            "user_id": user,
+            "user_name": user.lower(),
+            "command": command,
+            "text": text,
+            "api_app_id": APP,
+            "response_url": self.response_url(channel, user),
+            "trigger_id": f"{next(self._count)}.1.trigger",
+        }
+        said.statuses.append(await self._deliver_once(url, form))
+        return said
+
+    async def press(self, url: str, message: Message, label: str, *, user: str = USER) -> Said:
+        """A person presses the button of that label below a message. It is not sent again."""
+        [button] = [one for one in message.buttons if one["text"]["text"] == label]
+        direct = message.channel.startswith("D")
+        said = Said(message.channel, self._next_ts(), message.thread_ts or (None if direct else message.ts))
+        container = {"type": "message", "message_ts": message.ts, "channel_id": message.channel, "is_ephemeral": False}
+        told = {
+            "type": "block_actions",
+            "user": {"id": user, "username": user.lower(), "name": user.lower(), "team_id": TEAM},
+            "api_app_id": APP,
+            "token": "verification",
+            "container": container | ({"thread_ts": message.thread_ts} if message.thread_ts else {}),
+            "trigger_id": f"{next(self._count)}.2.trigger",
+            "team": {"id": TEAM, "domain": "twin"},
+            "channel": {"id": message.channel, "name": "channel"},
+            "message": _shown(message, metadata=False),
+            "response_url": self.response_url(message.channel, user, message),
+            "actions": [{**button, "block_id": "b", "action_ts": said.ts}],
+        }
+        said.statuses.append(await self._deliver_once(url, {"payload": json.dumps(told)}))
+        return said
+
+    def response_url(self, channel: str, user: str, message: Message | None = None) -> str:
+        """An address for late answers: five times, half an hour."""
+        response = f"R{next(self._count):08d}"
+        self.responses[response] = Response(channel, user, message, time.time() + _RESPONSE_S)
+        return f"{self.url.removesuffix('/api')}/response/{response}"
+
+    async def _deliver_once(self, url: str, form: Mapping[str, str]) -> int:
+        raw = urlencode(form).encode()
+        headers = sign(raw) | {"Content-Type": "application/x-www-form-urlencoded"}
+        timeout = aiohttp.ClientTimeout(total=ANSWER_WITHIN_S)
+        try:
+            async with self._http.post(url, data=raw, headers=headers, timeout=timeout) as answer:
+                return answer.status
+        except (TimeoutError, aiohttp.ClientError):
+            return 0
 
     def file(self, name: str, content: bytes, mime: str = "text/csv") -> dict[str, Any]:
         """A file as an event shows it: `say(..., kinds=("message",), subtype="file_share", files=[it])`."""
@@ -307,25 +438,20 @@ class SlackTwin:
             raise Refused("not_authed")
         if token != BOT_TOKEN:
             raise Refused("invalid_auth")
-        match method:
-            case "auth.test":
-                ours = {"team_id": TEAM, "user": "deskmate", "user_id": BOT_USER, "bot_id": BOT_ID}
-                return {"ok": True, "url": "https://twin.invalid/", "team": "Twin", **ours}
-            case "chat.postMessage":
-                _only(request, arguments, "POST", _POST_KEYS)
-                return self._post(arguments)
-            case "chat.postEphemeral":
-                _only(request, arguments, "POST", _WHISPER_KEYS)
-                return self._whisper(arguments)
-            case "chat.update":
-                _only(request, arguments, "POST", _UPDATE_KEYS)
-                return self._update(arguments)
-            case "conversations.replies" | "conversations.history":
-                if request.content_type == "application/json" and request.method == "POST":
-                    raise Refused("invalid_arguments")  # reading methods take a query or a form
-                _only(request, arguments, request.method, _READ_KEYS)
-                return self._read(method, arguments)
-        raise Refused("unknown_method")
+        known = self._methods.get(method)
+        if known is None:
+            raise Refused("unknown_method")
+        keys, answer = known
+        takes_form_only = method in _FORM_ONLY
+        if takes_form_only and request.method == "POST" and request.content_type == "application/json":
+            raise Refused("invalid_arguments")
+        if set(arguments) - keys or (request.method != "POST" and not takes_form_only):
+            raise Refused("invalid_arguments")
+        return answer(method, arguments)
+
+    def _test(self, _: str, __: dict[str, Any]) -> dict[str, Any]:
+        ours = {"team_id": TEAM, "user": "deskmate", "user_id": BOT_USER, "bot_id": BOT_ID}
+        return {"ok": True, "url": "https://twin.invalid/", "team": "Twin", **ours}
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         """To whoever has no right to it Slack shows its login, with a 200 after a redirect."""
@@ -339,7 +465,7 @@ class SlackTwin:
     async def _sign_in(self, _: web.Request) -> web.Response:
         return web.Response(text="<!doctype html><title>Sign in</title>", content_type="text/html")
 
-    def _post(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _post(self, _: str, arguments: dict[str, Any]) -> dict[str, Any]:
         channel = self._channel(arguments)
         text = _content(arguments)
         thread = arguments.get("thread_ts")
@@ -348,12 +474,13 @@ class SlackTwin:
             if root is None or root.thread_ts not in {None, root.ts}:
                 raise Refused("thread_not_found")
         metadata = _metadata(arguments)
-        message = Message(channel, self._next_ts(), BOT_USER, text, thread, BOT_ID, metadata)
-        self.messages.append(message)
+        blocks = arguments.get("blocks") or []
+        message = Message(channel, self._next_ts(), BOT_USER, text, thread, BOT_ID, metadata, blocks=blocks)
+        self._append(message)
         self._take("chat.postMessage", message, arguments)
         return {"ok": True, "channel": channel, "ts": message.ts, "message": _shown(message, metadata=True)}
 
-    def _whisper(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _whisper(self, _: str, arguments: dict[str, Any]) -> dict[str, Any]:
         channel, text, user = self._channel(arguments), _content(arguments), arguments.get("user")
         if not isinstance(user, str) or not user:
             raise Refused("invalid_arguments")
@@ -367,7 +494,7 @@ class SlackTwin:
         self._take("chat.postEphemeral", Message(channel, "", BOT_USER, text, thread, BOT_ID), arguments)
         return {"ok": True, "message_ts": self._next_ts()}
 
-    def _update(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _update(self, _: str, arguments: dict[str, Any]) -> dict[str, Any]:
         channel = self._channel(arguments)
         text = _content(arguments)
         message = self._message(channel, arguments.get("ts"))
@@ -375,10 +502,143 @@ class SlackTwin:
             raise Refused("message_not_found")
         if message.bot_id != BOT_ID:
             raise Refused("cant_update_message")
+        if message.streaming:
+            raise Refused("streaming_state_conflict")
         message.text, message.edited = text, True
+        # Slack's pages disagree on what happens to blocks that are not mentioned. The worse is: they stay.
+        message.blocks = arguments.get("blocks", message.blocks)
         message.metadata = _metadata(arguments) or message.metadata
         self._take("chat.update", message, arguments)
         return {"ok": True, "channel": channel, "ts": message.ts, "text": text}
+
+    def _start_stream(self, _: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        channel, thread = self._channel(arguments), arguments.get("thread_ts")
+        if thread is None or self._message(channel, thread) is None:
+            raise Refused("thread_not_found")
+        for name in ("recipient_team_id", "recipient_user_id"):
+            if not arguments.get(name) and not channel.startswith("D"):
+                raise Refused(f"missing_{name}")
+        if arguments.get("task_display_mode", "timeline") not in {"timeline", "plan"}:
+            raise Refused("invalid_arguments")
+        text = _delta(arguments, required=False)
+        message = Message(channel, self._next_ts(), BOT_USER, text, thread, BOT_ID, streaming=True)
+        self._append(message)
+        self._take("chat.startStream", message, arguments)
+        return {"ok": True, "channel": channel, "ts": message.ts}
+
+    def _go_on(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        channel = self._channel(arguments)
+        message = self._message(channel, arguments.get("ts"))
+        if message is None:
+            raise Refused("message_not_found")
+        if message.bot_id != BOT_ID:
+            raise Refused("message_not_owned_by_app")
+        if not message.streaming:
+            raise Refused("message_not_in_streaming_state")
+        message.text += _delta(arguments, required=method == "chat.appendStream")
+        if method == "chat.stopStream":
+            message.streaming = False
+            message.blocks = _checked_blocks(arguments.get("blocks") or [])
+            message.metadata = _metadata(arguments)
+        self._take(method, message, arguments)
+        return {"ok": True, "channel": channel, "ts": message.ts}
+
+    def _set_status(self, _: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        channel, thread = self._channel({"channel": arguments.get("channel_id")}), arguments.get("thread_ts")
+        status, loading = arguments.get("status"), arguments.get("loading_messages") or []
+        if not isinstance(status, str) or not isinstance(loading, list) or len(loading) > 10:
+            raise Refused("invalid_arguments")
+        if self._message(channel, thread) is None:
+            raise Refused("thread_not_found")
+        self.statuses[channel, str(thread)] = status
+        return {"ok": True}
+
+    def _begin_upload(self, _: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        name, length = arguments.get("filename"), str(arguments.get("length", ""))
+        if not name or not isinstance(name, str) or not length.isdecimal() or length == "0":
+            raise Refused("invalid_arguments")
+        file = f"F{next(self._count):08d}"
+        self.uploads[file] = Upload(name, int(length))
+        return {"ok": True, "upload_url": f"{self.url.removesuffix('/api')}/upload/v1/{file}", "file_id": file}
+
+    async def _bring(self, request: web.Request) -> web.StreamResponse:
+        """The address itself is the permission: a token has no business here."""
+        if fault := self.faults.take("upload"):
+            return await self.faults.show(request, fault)
+        upload, content = self.uploads.get(request.match_info["id"]), await request.read()
+        if upload is None or upload.content is not None:
+            return web.Response(status=404)
+        if len(content) != upload.length or "Authorization" in request.headers:
+            return web.Response(status=400)
+        upload.content = content
+        return web.Response(text=f"OK - {len(content)}")
+
+    def _complete_upload(self, _: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        files = arguments.get("files")
+        if not isinstance(files, list) or not files or not all(set(one) <= {"id", "title"} for one in files):
+            raise Refused("invalid_arguments")
+        brought = [self.uploads.get(str(one.get("id"))) for one in files]
+        if not all(one and one.content is not None for one in brought):
+            raise Refused("file_not_found")
+        channel, thread = self._channel({"channel": arguments.get("channel_id")}), arguments.get("thread_ts")
+        if thread is not None and self._message(channel, thread) is None:
+            raise Refused("thread_not_found")
+        text = str(arguments.get("initial_comment") or "")
+        message = Message(channel, self._next_ts(), BOT_USER, text, thread, BOT_ID, files=[one["id"] for one in files])
+        self._append(message)
+        for one, upload in zip(files, brought, strict=True):
+            assert upload
+            assert upload.content is not None
+            self.files[one["id"]] = (upload.content, "application/octet-stream")
+        self._take("files.completeUploadExternal", message, arguments)
+        return {"ok": True, "files": [{"id": one["id"], "title": one.get("title", "")} for one in files]}
+
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
+        """What a `response_url` takes; without a token, as it is one."""
+        if fault := self.faults.take("response_url"):
+            return await self.faults.show(request, fault)
+        response = self.responses.get(request.match_info["id"])
+        if response is None or response.until_s < time.time() or response.uses_left == 0:
+            return web.Response(status=404, text="expired_url" if response else "no_service")
+        try:
+            if "Authorization" in request.headers:
+                raise Refused("invalid_payload")
+            body = await _arguments(request)
+            self._take_response(response, body)
+        except Refused as error:
+            self.refused.append(("response_url", str(error)))
+            return web.Response(status=400, text=str(error))
+        response.uses_left -= 1
+        async with self._changed:
+            self._changed.notify_all()
+        return web.Response(text="ok")
+
+    def _take_response(self, response: Response, body: dict[str, Any]) -> None:
+        if set(body) - _RESPONSE_KEYS or body.get("response_type", "ephemeral") not in {"ephemeral", "in_channel"}:
+            raise Refused("invalid_payload")
+        original = response.message
+        if body.get("delete_original"):
+            if original:
+                self.messages.remove(original)
+            return
+        text = _content(body)
+        if original and body.get("replace_original", True):
+            original.text, original.blocks, original.edited = text, body.get("blocks") or [], True
+            self._take("response_url", original, body)
+        elif body.get("response_type") == "in_channel":
+            blocks = body.get("blocks") or []
+            message = Message(response.channel, self._next_ts(), "", text, None, BOT_ID, blocks=blocks)
+            self._append(message)
+            self._take("response_url", message, body)
+        else:
+            self.whispers.append(Whisper(response.channel, response.user, text, None, is_shown=True))
+            self._take("response_url", Message(response.channel, "", "", text, None, BOT_ID), body)
+
+    def _append(self, message: Message) -> None:
+        """A message of ours. It ends the status of its thread."""
+        self.messages.append(message)
+        if message.thread_ts:
+            self.statuses.pop((message.channel, message.thread_ts), None)
 
     def _read(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
         channel = self._channel(arguments)
@@ -405,6 +665,8 @@ class SlackTwin:
         channel = arguments.get("channel")
         if not isinstance(channel, str) or channel not in self.channels:
             raise Refused("channel_not_found")
+        if channel in self.foreign:
+            raise Refused("not_in_channel")
         if channel in self.archived:
             raise Refused("is_archived")
         return channel
@@ -449,7 +711,9 @@ def sign(raw: bytes, *, secret: str = SIGNING_SECRET, at_s: float | None = None)
 
 
 async def _arguments(request: web.Request) -> dict[str, Any]:
-    arguments: dict[str, Any] = dict(request.query)
+    arguments: dict[str, Any] = {
+        name: json.loads(value) if name == "files" else value for name, value in request.query.items()
+    }
     if request.method != "POST" or not request.can_read_body:
         return arguments
     if request.content_type == "application/json":
@@ -464,13 +728,9 @@ async def _arguments(request: web.Request) -> dict[str, Any]:
         raise Refused("invalid_post_type")
     form = {name: str(value) for name, value in (await request.post()).items()}
     return arguments | {
-        name: json.loads(value) if name in {"metadata", "blocks"} else value for name, value in form.items()
+        name: json.loads(value) if name in {"metadata", "blocks", "chunks", "files"} else value
+        for name, value in form.items()
     }
-
-
-def _only(request: web.Request, arguments: Mapping[str, Any], verb: str, known: set[str]) -> None:
-    if request.method != verb or set(arguments) - known:
-        raise Refused("invalid_arguments")
 
 
 def _content(arguments: Mapping[str, Any]) -> str:
@@ -485,9 +745,59 @@ def _content(arguments: Mapping[str, Any]) -> str:
         raise Refused("no_text")
     if len(text or "") > 4_000 or len(markdown or "") > 12_000:
         raise Refused("msg_too_long")
-    if blocks is not None and not (isinstance(blocks, list) and len(blocks) <= 50 and all("type" in b for b in blocks)):
-        raise Refused("invalid_blocks")
+    _checked_blocks(blocks or [])
     return shown or ""
+
+
+def _checked_blocks(blocks: Any) -> list[dict[str, Any]]:
+    """Blocks of text and of buttons, by their documented limits; there are no others here."""
+    if not isinstance(blocks, list) or len(blocks) > 50:
+        raise Refused("invalid_blocks")
+    for block in blocks:
+        match block:
+            case {"type": "section", "text": {"type": "mrkdwn" | "plain_text", "text": str(text)}, **rest} if 0 < len(
+                text
+            ) <= 3_000 and set(rest) <= {"block_id", "expand"}:
+                pass
+            case {"type": "actions", "elements": [_, *_] as buttons, **rest} if (
+                len(buttons) <= 25
+                and all(map(_is_button, buttons))
+                and len({one["action_id"] for one in buttons}) == len(buttons)
+                and set(rest) <= {"block_id"}
+            ):
+                pass
+            case _:
+                raise Refused("invalid_blocks")
+    return blocks
+
+
+def _is_button(element: Any) -> bool:
+    match element:
+        case {"type": "button", "text": {"type": "plain_text", "text": str(label)}, "action_id": str(action), **rest}:
+            known = set(rest) <= {"value", "style", "url"} and rest.get("style", "primary") in {"primary", "danger"}
+            sized = 0 < len(label) <= 75 and 0 < len(action) <= 255 and 0 < len(str(rest.get("value", "x"))) <= 2_000
+            return known and sized
+    return False
+
+
+def _delta(arguments: Mapping[str, Any], *, required: bool) -> str:
+    """What a call adds to a stream: `markdown_text` or `chunks`, at most 12,000 characters of each."""
+    text, chunks = arguments.get("markdown_text"), arguments.get("chunks")
+    if text is not None and chunks is not None:
+        raise Refused("markdown_text_conflict")
+    if chunks is not None:
+        if not isinstance(chunks, list) or not all(one.get("type") in _CHUNKS for one in chunks):
+            raise Refused("invalid_chunks")
+        texts = [one["text"] for one in chunks if one["type"] == "markdown_text"]
+    else:
+        texts = [] if text is None else [text]
+    if not all(isinstance(one, str) for one in texts):
+        raise Refused("invalid_arguments")
+    if required and not chunks and not any(texts):
+        raise Refused("no_text")
+    if any(len(one) > 12_000 for one in texts):
+        raise Refused("msg_too_long")
+    return "".join(texts)
 
 
 def _metadata(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -510,11 +820,84 @@ def _shown(message: Message, *, metadata: bool) -> dict[str, Any]:
         shown["thread_ts"] = message.thread_ts
     if message.bot_id:
         shown["bot_id"] = message.bot_id
+    if message.blocks:
+        shown["blocks"] = message.blocks
+    if message.files:
+        shown["files"] = [{"id": file} for file in message.files]
     if message.edited:
         shown["edited"] = {"user": message.user, "ts": message.ts}
     if metadata and message.metadata:
         shown["metadata"] = message.metadata
     return shown
+
+
+class Workspace:
+    """The stand-in for the play that is given on all platforms."""
+
+    platform = "slack"
+    environment: Mapping[str, str] = {"SLACK_SECRET": SIGNING_SECRET, "SLACK_TOKEN": BOT_TOKEN}
+
+    def __init__(self) -> None:
+        self.slack = SlackTwin()
+
+    async def __aenter__(self) -> Self:
+        await self.slack.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.slack.__aexit__(kind, error, trace)
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        secrets = {"signing_secret": "$SLACK_SECRET", "bot_token": "$SLACK_TOKEN"}
+        return {"platform": "slack", "api_base": self.slack.url, **secrets}
+
+    @property
+    def shown(self) -> list[twins.Shown]:
+        return [self._show(message) for message in self.slack.messages if message.bot_id]
+
+    def _show(self, message: Message) -> twins.Shown:
+        return twins.Shown(
+            room=message.channel,
+            id=message.ts,
+            text=message.text,
+            thread=message.thread_ts,
+            buttons=[one["text"]["text"] for one in message.buttons],
+            file=self.slack.files[message.files[0]][0] if message.files else None,
+            is_growing=message.streaming,
+        )
+
+    async def mention(self, hook: str, text: str) -> twins.Said:
+        return _said(await self.slack.say(hook, text))
+
+    async def follow_up(self, hook: str, before: twins.Said, text: str) -> twins.Said:
+        thread = before.thread or before.id
+        return _said(await self.slack.say(hook, text, channel=before.room, thread_ts=thread, mention=False))
+
+    async def direct(self, hook: str, text: str) -> twins.Said:
+        return _said(await self.slack.say(hook, text, channel=DIRECT))
+
+    async def picture(self, hook: str, text: str, png: bytes) -> twins.Said:
+        files = [self.slack.file("picture.png", png, "image/png")]
+        return _said(await self.slack.say(hook, text, channel=DIRECT, subtype="file_share", files=files))
+
+    async def command(self, hook: str, line: str) -> twins.Said:
+        return _said(await self.slack.command(hook, line.removeprefix("/"), channel=DIRECT))
+
+    async def press(self, hook: str, shown: twins.Shown, label: str) -> twins.Said:
+        [message] = [one for one in self.slack.messages if (one.channel, one.ts) == (shown.room, shown.id)]
+        return _said(await self.slack.press(hook, message, label))
+
+    async def reply_to(self, said: twins.Said, timeout_s: float = 60.0) -> twins.Shown:
+        begun = await self.slack.reply_to(Said(said.room, said.id, said.thread), timeout_s)
+        await self.slack.until(lambda: not begun.streaming, timeout_s)
+        return self._show(begun)
+
+
+def _said(said: Said) -> twins.Said:
+    return twins.Said(said.channel, said.ts, said.thread_ts, said.statuses)
 
 
 async def _alone(port: int, ledger: Path | None) -> None:

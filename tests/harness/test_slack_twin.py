@@ -13,8 +13,21 @@ from aiohttp import web
 from slack_sdk.errors import SlackApiError
 from slack_sdk.signature import SignatureVerifier
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from tests.harness.slack_twin import BOT_TOKEN, BOT_USER, CHANNEL, DIRECT, SIGNING_SECRET, SlackTwin
+from tests.harness.slack_twin import (
+    BOT_TOKEN,
+    BOT_USER,
+    CHANNEL,
+    DIRECT,
+    SIGNING_SECRET,
+    TEAM,
+    USER,
+    Message,
+    SlackTwin,
+    Workspace,
+)
+from tests.harness.twins import Twin
 
 
 @pytest.fixture
@@ -68,6 +81,185 @@ async def test_slack_s_client_posts_edits_and_reads_back(slack: SlackTwin, clien
     assert [one.method for one in slack.taken] == ["chat.postMessage", "chat.postMessage", "chat.update"]
     assert slack.taken[1].ts == answered["ts"]
     assert slack.taken[0].key == "k1"
+
+
+def root(slack: SlackTwin, channel: str = CHANNEL) -> str:
+    """A thread that somebody began."""
+    slack.messages.append(Message(channel, "1760000000.000100", USER, "hi"))
+    return "1760000000.000100"
+
+
+async def test_slack_s_client_streams_and_an_open_stream_is_not_edited(
+    slack: SlackTwin, client: AsyncWebClient
+) -> None:
+    who: dict[str, Any] = {"recipient_team_id": TEAM, "recipient_user_id": USER}
+    begun = await client.chat_startStream(channel=CHANNEL, thread_ts=root(slack), markdown_text="**Hel", **who)
+    with pytest.raises(SlackApiError, match="streaming_state_conflict"):
+        await client.chat_update(channel=CHANNEL, ts=begun["ts"], text="Hello")
+    await client.chat_appendStream(channel=CHANNEL, ts=begun["ts"], markdown_text="lo**")
+    assert slack.messages[-1].streaming
+    metadata = {"event_type": "x", "event_payload": {"key": "k1"}}
+    await client.chat_stopStream(channel=CHANNEL, ts=begun["ts"], markdown_text="!", metadata=metadata)
+    for late in (client.chat_appendStream, client.chat_stopStream):
+        with pytest.raises(SlackApiError, match="message_not_in_streaming_state"):
+            await late(channel=CHANNEL, ts=begun["ts"], markdown_text="?")
+    assert (slack.messages[-1].text, slack.messages[-1].streaming) == ("**Hello**!", False)
+    await client.chat_update(channel=CHANNEL, ts=begun["ts"], text="Hello")
+    replies = await client.conversations_replies(channel=CHANNEL, ts=slack.messages[0].ts, include_all_metadata=True)
+    assert (replies["messages"][1]["text"], replies["messages"][1]["metadata"]) == ("Hello", metadata)
+
+
+async def test_the_client_s_own_helper_streams_in_chunks(slack: SlackTwin, client: AsyncWebClient) -> None:
+    stream = await client.chat_stream(channel=DIRECT, thread_ts=root(slack, DIRECT), buffer_size=4)
+    for text in ("Good ", "morning", ", all"):
+        await stream.append(markdown_text=text)
+    await stream.stop()
+    assert (slack.messages[-1].text, slack.messages[-1].streaming) == ("Good morning, all", False)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"thread_ts": "1.2"}, "thread_not_found"),
+        ({"thread_ts": None}, "thread_not_found"),
+        ({"recipient_user_id": None}, "missing_recipient_user_id"),
+        ({"recipient_team_id": None}, "missing_recipient_team_id"),
+        ({"markdown_text": "x" * 12_001}, "msg_too_long"),
+        ({"chunks": [{"type": "song"}], "markdown_text": None}, "invalid_chunks"),
+        ({"chunks": []}, "markdown_text_conflict"),
+        ({"metadata": {}}, "invalid_arguments"),
+    ],
+)
+async def test_the_rules_of_streams_are_kept(
+    slack: SlackTwin, client: AsyncWebClient, change: dict[str, Any], error: str
+) -> None:
+    who = {"recipient_team_id": TEAM, "recipient_user_id": USER}
+    given = {"channel": CHANNEL, "thread_ts": root(slack), "markdown_text": "x", **who, **change}
+    with pytest.raises(SlackApiError) as caught:
+        await client.api_call("chat.startStream", json={name: one for name, one in given.items() if one is not None})
+    assert caught.value.response["error"] == error
+    assert slack.taken == []
+
+
+async def test_slack_s_client_brings_a_file(slack: SlackTwin, client: AsyncWebClient) -> None:
+    answer = await client.files_upload_v2(
+        filename="zahlen.csv", content=b"1;2\n", channel=CHANNEL, thread_ts=root(slack), initial_comment="here"
+    )
+    [file] = slack.messages[-1].files
+    assert answer["files"][0]["id"] == file
+    assert slack.files[file][0] == b"1;2\n"
+    assert (slack.messages[-1].thread_ts, slack.messages[-1].text) == (slack.messages[0].ts, "here")
+
+
+async def test_a_file_that_was_not_brought_is_not_posted(slack: SlackTwin, client: AsyncWebClient) -> None:
+    place = await client.files_getUploadURLExternal(filename="x", length=3)
+    with pytest.raises(SlackApiError, match="file_not_found"):
+        await client.files_completeUploadExternal(files=[{"id": place["file_id"]}], channel_id=CHANNEL)
+    async with aiohttp.ClientSession() as http:
+        for body, status in ((b"1234", 400), (b"123", 200), (b"123", 404)):
+            async with http.post(place["upload_url"], data=body) as answer:
+                assert answer.status == status
+    with pytest.raises(SlackApiError, match="invalid_arguments"):
+        await client.api_call("files.getUploadURLExternal", json={"filename": "x", "length": 3})
+
+
+async def test_a_status_ends_with_the_next_message(slack: SlackTwin, client: AsyncWebClient) -> None:
+    thread = root(slack, DIRECT)
+    await client.assistant_threads_setStatus(channel_id=DIRECT, thread_ts=thread, status="...")
+    assert slack.statuses == {(DIRECT, thread): "..."}
+    await client.chat_postMessage(channel=DIRECT, thread_ts=thread, text="done")
+    assert slack.statuses == {}
+
+
+BUTTON: dict[str, Any] = {
+    "type": "button",
+    "action_id": "a",
+    "text": {"type": "plain_text", "text": "Go"},
+    "value": "go",
+}
+SECTION: dict[str, Any] = {"type": "section", "text": {"type": "mrkdwn", "text": "x"}}
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [{"type": "section", "text": {"type": "mrkdwn", "text": "x" * 3_001}}],
+        [{"type": "section", "text": {"type": "markdown", "text": "x"}}],
+        [SECTION] * 51,
+        [{"type": "actions", "elements": []}],
+        [{"type": "actions", "elements": [BUTTON, BUTTON]}],
+        [{"type": "actions", "elements": [BUTTON | {"text": {"type": "plain_text", "text": "x" * 76}}]}],
+        [{"type": "actions", "elements": [BUTTON | {"value": "x" * 2_001}]}],
+        [{"type": "actions", "elements": [BUTTON | {"action_id": "x" * 256}]}],
+        [{"type": "actions", "elements": [BUTTON | {"style": "green"}]}],
+        [{"type": "song"}],
+        ["x"],
+    ],
+)
+async def test_blocks_that_slack_refuses_are_refused(slack: SlackTwin, client: AsyncWebClient, blocks: Any) -> None:
+    with pytest.raises(SlackApiError, match="invalid_blocks"):
+        await client.chat_postMessage(channel=CHANNEL, text="x", blocks=blocks)
+    assert slack.taken == []
+
+
+async def test_blocks_stay_until_they_are_taken_away(slack: SlackTwin, client: AsyncWebClient) -> None:
+    blocks: list[dict[str, Any]] = [SECTION, {"type": "actions", "elements": [BUTTON]}]
+    posted = await client.chat_postMessage(channel=CHANNEL, text="x", blocks=blocks)
+    await client.chat_update(channel=CHANNEL, ts=posted["ts"], text="y")
+    assert slack.messages[0].blocks == blocks
+    await client.chat_update(channel=CHANNEL, ts=posted["ts"], text="y", blocks=[])
+    assert slack.messages[0].blocks == []
+
+
+async def test_slack_s_webhook_client_answers_late_five_times(slack: SlackTwin) -> None:
+    async with aiohttp.ClientSession() as session:
+        hook = AsyncWebhookClient(slack.response_url(CHANNEL, USER), session=session)
+        for text in ("one", "two", "three", "four"):
+            assert (await hook.send(text=text, response_type="in_channel")).status_code == 200
+        assert (await hook.send(text="x", response_type="loud")).status_code == 400
+        assert (await hook.send(text="five")).status_code == 200
+        assert (await hook.send(text="six")).status_code == 404
+        late = slack.response_url(CHANNEL, USER)
+        slack.responses[late.rpartition("/")[2]].until_s = 0
+        assert (await AsyncWebhookClient(late, session=session).send(text="x")).status_code == 404
+    assert [one.text for one in slack.messages] == ["one", "two", "three", "four"]
+    assert [(one.user, one.text) for one in slack.whispers] == [(USER, "five")]
+
+
+async def test_commands_and_presses_come_signed_and_once(slack: SlackTwin, client: AsyncWebClient) -> None:
+    blocks = [{"type": "actions", "elements": [BUTTON]}]
+    await client.chat_postMessage(channel=CHANNEL, text="x", blocks=blocks)
+    async with Gateway(refusals=2) as gateway:
+        said = await slack.command(gateway.url, "help")
+        pressed = await slack.press(gateway.url, slack.messages[0], "Go")
+    assert (said.statuses, pressed.statuses) == ([503], [503])
+    verifier = SignatureVerifier(SIGNING_SECRET)
+    assert all(verifier.is_valid_request(body, headers) for headers, body in gateway.got)
+    with pytest.raises(ValueError, match="unpack"):
+        await slack.press(gateway.url, slack.messages[0], "Stop")
+
+
+async def test_the_stand_in_is_a_twin() -> None:
+    twin: Twin = Workspace()
+    async with twin, Gateway() as gateway:
+        said = await twin.mention(gateway.url, "hi")
+        more = await twin.follow_up(gateway.url, said, "and?")
+        other = [
+            await twin.direct(gateway.url, "hi"),
+            await twin.picture(gateway.url, "look", b"png"),
+            await twin.command(gateway.url, "/help"),
+        ]
+        async with aiohttp.ClientSession() as session:
+            client = AsyncWebClient(BOT_TOKEN, base_url=f"{twin.connection['api_base']}/", session=session)
+            blocks: list[dict[str, Any]] = [SECTION, {"type": "actions", "elements": [BUTTON]}]
+            await client.chat_postMessage(channel=CHANNEL, thread_ts=said.id, text="x", blocks=blocks)
+        shown = await twin.reply_to(said)
+        pressed = await twin.press(gateway.url, shown, "Go")
+    assert [one.statuses for one in (said, more, *other, pressed)] == [[200, 200], *([[200]] * 5)]
+    assert (more.room, more.thread) == (said.room, said.id)
+    assert {one.room for one in other} == {DIRECT}
+    assert twin.shown == [shown]
+    assert (shown.text, shown.buttons, shown.thread, pressed.thread) == ("x", ["Go"], said.id, said.id)
 
 
 @pytest.mark.parametrize(
