@@ -125,6 +125,17 @@ class Profile(Section):
     """A send whose outcome is unknown, on a platform that can't tell: send again and say so, or leave it and say so."""
     thread_follow: bool = True
     """A thread that we answered in goes on without a mention."""
+    needs_mention: bool = True
+    """In groups only what is meant for us is answered: a mention, an answer to us, a command. Off: whatever people say."""
+    overhear: int = Field(0, ge=0, le=100)
+    """How many messages of a channel that were not meant for us the model reads with the next one that is. They are kept
+    for a day."""
+    other_bots: Literal["ignore", "answer"] = "ignore"
+    """Whether another bot is answered like a person. Two bots can talk for ever, so a limit holds:"""
+    bot_turns_per_minute: int = Field(5, ge=1, le=60)
+    """of one bot in one channel; what is more is ignored."""
+    greeting: str | None = None
+    """The answer to a mention that says nothing; without it, one of ours."""
 
 
 def fits(connection: str, pattern: str) -> bool:

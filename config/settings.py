@@ -295,6 +295,17 @@ class ToolsSettings(Section):
     web_fetch: WebFetchSettings = WebFetchSettings()
 
 
+class AttachmentSettings(Section):
+    """Files that people attach, and what the model gets of them."""
+
+    files_max: int = Field(10, ge=0, le=50)
+    """How many files of one message are read; 0: none."""
+    download_max_bytes: int = Field(10_485_760, ge=1_024)
+    """A larger file is not read."""
+    text_max_characters: int = Field(20_000, ge=100)
+    """How much of a text the model gets. Pictures are made as small as models look at them."""
+
+
 class ProgramSettings(Section):
     """Skills that run: what each run of a program may use. Which channels have them is the profiles' matter."""
 
@@ -382,6 +393,7 @@ class Settings(Section):
     worker: WorkerSettings = WorkerSettings()
     model: ModelSettings = ModelSettings()
     tools: ToolsSettings = ToolsSettings()
+    attachments: AttachmentSettings = AttachmentSettings()
     skills: SkillsSettings = SkillsSettings()
     log: LogSettings = LogSettings()
     connections: dict[ConnectionName, Connection] = {}

@@ -241,9 +241,21 @@ class Gateway:
         except Malformed as why:
             log(logger, "refused", level=logging.WARNING, connection=name, reason=str(why))
             return refusal(400, "malformed")
+        if events and events[0].kind == "pull":
+            return await self._pulled(request, adapter, events[0])
         if not events:
             log(logger, "message", outcome="ignored", reason="no event that we serve", connection=name)
         return reply(request, adapter.acknowledge(events)) if await self._store(events) else refusal(503, "try again")
+
+    async def _pulled(self, request: web.BaseRequest, adapter: Adapter, event: Event) -> web.StreamResponse:
+        """The platform comes for a text, again and again until it is whole."""
+        try:
+            with self._accepting:
+                is_idle = await self._parts.mailbox.is_idle(event.conversation)
+                return reply(request, await adapter.pulled(event, is_idle=is_idle))
+        except (Unreachable, TimeoutError) as error:
+            log(logger, "not told", level=logging.WARNING, reason=str(error) or "timeout")
+            return refusal(503, "try again")
 
     async def _read(self, request: web.BaseRequest) -> RawRequest:
         """The request with its body, within the limits of size (413) and time (408)."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from gateway.events import Event
+from gateway.events import Attachment, Event
 from gateway.platforms import NotDownloaded
 from gateway.store import Script, Store, Unreachable, reading
 
@@ -75,6 +75,12 @@ class Files:
         if len(found) > max_bytes:
             raise NotDownloaded(f"it has {len(found)} bytes, allowed are {max_bytes}")
         return bytes(found)
+
+    async def put(self, conversation: str, file: Attachment) -> Attachment:
+        """Keep the bytes of a file of ours under their hash; the file, with where they are. Raises `Unreachable`."""
+        name = hashlib.sha256(file.content).hexdigest()[:32]
+        await self.keep(conversation, name, file.content)
+        return replace(file, content=b"", fetch=kept_at(conversation, name))
 
     async def put_away(self, event: Event) -> Event:
         """The event without the bytes that came inside it: they are kept here. Raises `Unreachable`.

@@ -6,18 +6,24 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+from config.profiles import Profile
 from config.watching import Watched
 from gateway.bell import Bell
 from gateway.commands import command_of, find
 from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.overheard import hear
 from gateway.events import Event
 from gateway.files import Files
-from gateway.logs import log_soon
+from gateway.logs import log, log_soon
+from gateway.loop_guard import may_pass
 from gateway.store import Unreachable
 
 logger = logging.getLogger(__name__)
+
+GROUP_MS: Final = 1_000
+"""How long an album waits for its next picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +66,14 @@ class Intake:
     async def _receive(self, event: Event) -> Received:
         key = event.conversation
         profile = self._watched.latest().profile_for(key.connection, key.channel)
-        reason = _why_not(event)
-        if not reason and not event.addressed:
-            follows = key.thread and profile.thread_follow and await self._mailbox.has_answered(key)
-            reason = "" if follows else "not addressed"
-        if reason:
+        if reason := _why_not(event, profile):
             return Received("ignored", reason)
+        if not event.addressed and not await self._is_for_us(event, profile):
+            if profile.overhear and not event.actor.is_bot and not event.is_empty:
+                await hear(self._mailbox.store, event, profile.overhear)
+            return Received("ignored", "not addressed")
+        if event.actor.is_bot and not await self._passes(event, profile):
+            return Received("ignored", "the loop guard: too many turns of this bot in a minute")
         event = await self._files.put_away(event)
         command = command_of(event)
         known = find(command[0]) if command else None
@@ -75,20 +83,44 @@ class Intake:
             dedupe_keys=event.dedupe_keys,
             at_ms=event.at_ms,
             control=bool(known and known.CONTROL),
-            delay_ms=0 if command else profile.queue.gather_ms or self._mailbox.settings.hold_back_ms,
+            delay_ms=0 if command else self._delay_ms(event, profile),
         )
         if accepted.ring:
             self._bell.ring(self._mailbox.store.layout.partition(key.id))
         return Received(accepted.state)
 
+    async def _is_for_us(self, event: Event, profile: Profile) -> bool:
+        """Of a message that does not say so by itself. What a bot says is for us only if it says so."""
+        key = event.conversation
+        if event.actor.is_bot:
+            return not profile.needs_mention
+        if not profile.needs_mention:
+            return True
+        if key.thread and profile.thread_follow and await self._mailbox.has_answered(key):
+            return True
+        return bool(event.parent_id) and await self._mailbox.is_ours(key, event.parent_id)
 
-def _why_not(event: Event) -> str:
-    """Why an event is none of our business, whatever the room. An ignored event leaves no trace: a later copy may be for us."""
+    async def _passes(self, event: Event, profile: Profile) -> bool:
+        verdict = await may_pass(self._mailbox.store, event, profile.bot_turns_per_minute)
+        if verdict == "tell":
+            key, bot = event.conversation, event.actor.id
+            log(logger, "loop guard", logging.WARNING, connection=key.connection, channel=key.channel, bot=bot)
+        return verdict == "pass"
+
+    def _delay_ms(self, event: Event, profile: Profile) -> int:
+        delay_ms = profile.queue.gather_ms or self._mailbox.settings.hold_back_ms
+        return max(delay_ms, GROUP_MS) if event.group else delay_ms
+
+
+def _why_not(event: Event, profile: Profile) -> str:
+    """Why an event is none of our business. An ignored event leaves no trace: a later copy may be for us."""
     if event.actor.is_self:
         return "own message"
-    if event.actor.is_bot:
+    if event.actor.is_bot and profile.other_bots == "ignore":
         return "another bot"
-    if event.kind not in {"message", "command"}:
+    if event.kind == "action" and not command_of(event):
+        return "not a button of ours"
+    if event.kind not in {"message", "command", "action"}:
         return f"{event.kind} events have no effect"
     return ""
 

@@ -68,6 +68,16 @@ class Layout:
         """`dm:{pace}`: begins every key about what platforms ask of senders."""
         return f"{self.prefix}:{{pace}}"
 
+    @property
+    def heard_root(self) -> str:
+        """`dm:{heard}`: begins what was overheard, by channel."""
+        return f"{self.prefix}:{{heard}}"
+
+    @property
+    def bots_root(self) -> str:
+        """`dm:{bots}`: begins what the loop guard counts."""
+        return f"{self.prefix}:{{bots}}"
+
     def root_of(self, conversation_id: str) -> str:
         return self.root(self.partition(conversation_id))
 

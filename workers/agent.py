@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from config.settings import Settings
@@ -23,9 +23,9 @@ from gateway.phrases import say
 from gateway.skill_tools import LOAD
 from gateway.store import Unreachable
 from skills.library import Catalogue
+from workers.attached import Attached
 from workers.breaks import breaks
 from workers.calls import Calls
-from workers.cards import Cards
 from workers.hints import due
 from workers.live import Live
 from workers.mending import mended
@@ -55,6 +55,17 @@ class Called(Exception):
         self.stop = stop
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one run of a turn has in hand."""
+
+    turn: Turn
+    catalogue: Catalogue
+    prompt: Prompt
+    calls: Calls
+    attached: Attached
+
+
 class Agent:
     """One a worker process; turns pass through it."""
 
@@ -63,7 +74,9 @@ class Agent:
         self._model = model
         self._offers = offers
 
-    async def answer(self, turn: Turn, here: Here, rights: Rights, live: Live, cards: Cards) -> tuple[Record, str]:
+    async def answer(
+        self, turn: Turn, here: Here, rights: Rights, live: Live, attached: Attached
+    ) -> tuple[Record, str]:
         """Go on with the turn until the model has answered: the record of its answer, not yet written, and the reply.
 
         Raises `Ended` where a notice takes the answer's place, `Parked` where the turn waits, `Lost`.
@@ -72,10 +85,11 @@ class Agent:
             await withhold_now(turn, here)
         offer = await self._offers.to(turn, here, rights)
         await self._note_prompt(turn, offer.prompt)
-        calls = Calls(self._settings.tools, offer.tools, turn, rights, live, cards)
+        calls = Calls(self._settings.tools, offer.tools, turn, rights, live, attached.cards)
+        work = _Work(turn, here.catalogue, offer.prompt, calls, attached)
         while True:
             try:
-                record, reply = await self._steps(turn, here.catalogue, offer.prompt, calls, live)
+                record, reply = await self._steps(work)
             except Called:
                 await close_calls(turn, "Stopped by the person")
             except Ended:
@@ -85,20 +99,21 @@ class Agent:
                 tell_unused(turn, offer.tools, record)
                 return record, reply
 
-    async def _steps(
-        self, turn: Turn, catalogue: Catalogue, asked: Prompt, calls: Calls, live: Live
-    ) -> tuple[Record, str]:
+    async def _steps(self, work: _Work) -> tuple[Record, str]:
+        turn, live = work.turn, work.calls.live
         while True:
             self._check_limits(turn)
             await self._border(turn)
+            if work.attached.is_due():
+                await self._unless_called(turn, work.attached.read(), interrupts=False)
             match next_move(turn.records):
                 case Stop():
                     raise Ended("turn.stopped")
                 case Run(pending_calls):
                     self._check_inputs(turn)
-                    await self._unless_called(turn, calls.run(pending_calls), interrupts=False)
+                    await self._unless_called(turn, work.calls.run(pending_calls), interrupts=False)
                 case Ask(step):
-                    answer = await self._ask(turn, catalogue, asked, step, live)
+                    answer = await self._ask(work, step)
                     if answer is None:
                         continue
                     answer = mended(answer, turn.stored.history)
@@ -118,10 +133,12 @@ class Agent:
             await turn.write(Record("prompt", turn.now_ms(), {"hash": asked.hash, "turn": turn.id}))
             log(logger, "prompt changed", conversation=turn.stored.key.id, hash=asked.hash, first=last is None)
 
-    async def _ask(self, turn: Turn, catalogue: Catalogue, asked: Prompt, step: int, live: Live) -> Answer | None:
+    async def _ask(self, work: _Work, step: int) -> Answer | None:
         """One model call. None: no answer this time, look again what to do."""
+        turn, live = work.turn, work.calls.live
         await self._wait_for_model(turn)
-        hints = due(turn.records, catalogue, turn.now_ms()) if LOAD in turn.profile.tools else []
+        pictures = await work.attached.pictures()
+        hints = due(turn.records, work.catalogue, turn.now_ms()) if LOAD in turn.profile.tools else []
         broken = breaks(turn.stored.history)
         is_first = not any(record.type == "call" for record in turn.records)
         await turn.write(
@@ -134,9 +151,9 @@ class Agent:
                 await counts.add(turn.mailbox.store, counts.BREAK, *(f"{counts.BREAK}:{why}" for why in broken))
         request = Request(
             model=turn.profile.model or self._settings.model.name,
-            system=[{"type": "text", "text": asked.system}],
-            messages=messages(turn.stored.history),
-            tools=list(asked.tools),
+            system=[{"type": "text", "text": work.prompt.system}],
+            messages=messages(turn.stored.history, pictures),
+            tools=list(work.prompt.tools),
             max_tokens=self._settings.model.answer_max_tokens,
         )
         answering = self._stream(request, live)

@@ -23,6 +23,7 @@ from gateway.platforms import Adapter, Outbound
 from gateway.store import Unreachable
 from workers.cards import BEFORE
 from workers.delivery import Delivery
+from workers.pressed import tell_pressed
 from workers.turn import Parked, Turn, reply_to, rows_for, stable_key, turn_id, without_handle
 
 logger = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ class Aside:
     async def _answer(self, member: bytes, event: Event, done: Done) -> None:
         turn = self.turn
         only_for = event.actor.id if done.is_private and not event.is_direct else None
+        if event.kind == "action":
+            await tell_pressed(self.adapter, event, done, turn.mailbox.settings.send_timeout_s)
         rows = self._rows(event, Outbound(done.text, is_notice=True, only_for=only_for))
         card = Record("card", turn.now_ms(), {"turn": turn.id, "text": done.text})
         await turn.take([member], (), *done.records, card, rows=rows)

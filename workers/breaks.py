@@ -14,7 +14,8 @@ from workers.loaded import held
 def breaks(history: Sequence[Record]) -> tuple[str, ...]:
     """Why a request that is made now does not begin with the bytes of the last one: each reason once. Empty if it does.
 
-    `prompt`: system prompt or tools changed. `cleared`: /new. `buried`: a turn that was given up is left out. Else why
+    `prompt`: system prompt or tools changed. `cleared`: /new. `buried`: a turn that was given up is left out.
+    `forgotten`: pictures that are not kept any more. Else why
     a skill's text is withheld: `off`, `unsure`, `untrusted`, `changed`, `gone`, `unloaded`.
     """
     last = max((at for at, record in enumerate(history) if record.type == "call"), default=None)
@@ -24,7 +25,7 @@ def breaks(history: Sequence[Record]) -> tuple[str, ...]:
     reasons: list[str] = []
     for record in since:
         match record.type:
-            case "prompt" | "cleared":
+            case "prompt" | "cleared" | "forgotten":
                 reasons.append(record.type)
             case "failed" if "part" not in record.data and _was_asked(sent, record.data["turn"]):
                 reasons.append("buried")

@@ -118,7 +118,8 @@ class Calls:
             data["note"] = result.note
         if result.skill:
             data |= {"skill": result.skill.id, "bundle": result.skill.hash}
-        cards, rows = self.cards.made(call.id, result.cards)
+        files = [await self.cards.keep(file) for file in result.files]
+        cards, rows = self.cards.made(call.id, result.cards, files)
         await self.turn.write(
             Record("tool_result", self.turn.now_ms(), data), *result.records, *cards, rows=rows, finished_step=True
         )
@@ -147,6 +148,7 @@ class Calls:
             history=tuple(in_context(self.turn.stored.history)),
             at_hand=self.rights.at_hand,
             notes=self.rights.notes,
+            file_max_bytes=self.cards.adapter.capabilities.file_max_bytes,
         )
         try:
             async with asyncio.timeout(self.settings.timeout_s):

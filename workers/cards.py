@@ -1,4 +1,4 @@
-"""Cards: what the product itself says in the midst of a turn, such as a note that waits for an approver."""
+"""Cards: what goes out in the midst of a turn: a note that waits for an approver, a file that a tool made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Final
 
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
-from gateway.platforms import Adapter, Outbound
+from gateway.events import Attachment
+from gateway.files import Files
+from gateway.platforms import Adapter, Outbound, Part
 from workers.delivery import Delivery
 from workers.turn import Turn, rows_for, stable_key, without_handle
 
@@ -23,10 +25,15 @@ class Cards:
     turn: Turn
     adapter: Adapter
 
-    def made(self, call_id: str, texts: Sequence[str]) -> tuple[list[Record], list[Row]]:
-        """Records and rows of the cards that a call leads to, Markdown each."""
-        records = [Record("card", self.turn.now_ms(), {"turn": self.turn.id, "text": text}) for text in texts]
-        parts = [part for text in texts for part in self.adapter.render(Outbound(text, is_notice=True))]
+    def made(
+        self, call_id: str, cards: Sequence[Outbound], files: Sequence[Attachment] = ()
+    ) -> tuple[list[Record], list[Row]]:
+        """Records and rows of the cards and files that a call leads to. The files' bytes are kept already."""
+        at_ms, turn = self.turn.now_ms(), self.turn.id
+        records = [Record("card", at_ms, {"turn": turn, "text": card.markdown}) for card in cards]
+        records += [Record("file", at_ms, {"turn": turn, "file": file.dump()}) for file in files]
+        parts = [part for card in cards for part in self.adapter.render(card)]
+        parts += [Part(file=file) for file in files]
         rows = [
             replace(
                 row,
@@ -40,6 +47,10 @@ class Cards:
             for number, row in enumerate(rows_for(self.turn, parts))
         ]
         return records, rows
+
+    async def keep(self, file: Attachment) -> Attachment:
+        """Put a file's bytes where any worker finds them. Raises `Unreachable`."""
+        return await Files(self.turn.mailbox.store).put(self.turn.stored.key.id, file)
 
     async def send(self, rows: Sequence[Row]) -> None:
         """Raises `Lost`, and `Parked` where the platform wants to be left alone: they are sent later then."""

@@ -50,7 +50,7 @@ class Delivery:
             tries += 1
             match outcome.kind:
                 case "ok":
-                    await self.turn.mailbox.mark(self.turn.claim, row, "sent", sent_ref(outcome) or row.ref)
+                    await self._mark_sent(row, sent_ref(outcome) or row.ref)
                     log(logger, "sent", conversation=self.turn.stored.key.id, part=row.order, tries=tries)
                     if repeated:
                         await self._tell(row, "turn.send_repeated")
@@ -130,12 +130,16 @@ class Delivery:
         if found and found.kind == "ok":
             if self.adapter.stream(address(turn.stored, row.to)).kind == "message":
                 return replace(row, state="pending", ref=sent_ref(found)), False  # make the growing one whole
-            await turn.mailbox.mark(turn.claim, row, "sent", sent_ref(found))
+            await self._mark_sent(row, sent_ref(found))
             return None, False
         if how == "skip":
             await self._give_up(row, Outcome("ambiguous", detail="skipped"), "turn.send_unclear")
             return None, False
         return replace(row, state="pending"), how == "repeat"
+
+    async def _mark_sent(self, row: Row, ref: dict[str, Any] | None) -> None:
+        known_as = ref["message_id"] if ref and self.adapter.capabilities.names_parents else ""
+        await self.turn.mailbox.mark(self.turn.claim, row, "sent", ref, known_as=known_as)
 
     async def _look_back(self, row: Row) -> Outcome:
         """Is the message there? A platform that can't say now is asked again: only a final answer decides."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,8 +23,10 @@ from gateway.conversation.claim import Claim, Claimed, Lost
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
 from gateway.conversation.outbox import Row
+from gateway.conversation.overheard import heard_since
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
+from gateway.files import Files
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Adapter, Outbound
@@ -32,9 +35,11 @@ from gateway.shelf.shelf import Shelf
 from gateway.store import Unreachable
 from workers.agent import Agent, talk_of
 from workers.aside import Aside
+from workers.attached import Attached, nothing_to_read
 from workers.cards import Cards
 from workers.delivery import Delivery, sent_ref
 from workers.live import Live
+from workers.pressed import tell_pressed
 from workers.rights import Rights
 from workers.turn import Ended, Parked, Turn, begin, leftover, rows_for
 from workers.withholding import withhold_as_of_now
@@ -133,9 +138,27 @@ class Desk:
                 await self.bury(claim, f"unreadable: {error}")
                 return
             turn = begin(self.mailbox, claim, stored, profile, first)
-            await turn.take(members, stored.control[:1])  # /stop takes along what nobody has begun
+            around = [] if stored.control or command_of(first) else await self._overheard(turn)
+            await turn.take(members, stored.control[:1], *around)  # /stop takes along what nobody has begun
             log(logger, "turn", conversation=stored.key.id, turn=turn.id[:8], events=max(1, len(members)))
             await self._go_on(turn, adapter)
+
+    async def _overheard(self, turn: Turn) -> list[Record]:
+        """What was said in the channel, not to us, since this conversation heard of it last."""
+        most = turn.profile.overhear
+        if not most:
+            return []
+        before = (record.data["until_ms"] for record in reversed(turn.stored.history) if record.type == "overheard")
+        said = await heard_since(self.mailbox.store, turn.stored.key, next(before, 0), most)
+        if not said:
+            return []
+        data = {
+            "turn": turn.id,
+            "until_ms": said[-1].at_ms,
+            "said": [[one.who, one.text] for one in said],
+            "mark": secrets.token_hex(4),
+        }
+        return [Record("overheard", turn.now_ms(), data)]
 
     async def _go_on(self, turn: Turn, adapter: Adapter) -> None:
         """From wherever the turn stands to its reply, sent."""
@@ -148,7 +171,10 @@ class Desk:
         if command:
             await self._command(turn, adapter, events[0], *command)
         elif all(event.is_empty for event in events):
-            await self._finish(turn, adapter, say("message.empty", turn.language), notice=True)
+            greeting = turn.profile.greeting or say("message.empty", turn.language)
+            await self._finish(turn, adapter, greeting, notice=True)
+        elif all(event.is_empty or nothing_to_read(event) for event in events):
+            await self._finish(turn, adapter, say("message.unsupported", turn.language), notice=True)
         else:
             await self._answer(turn, adapter)
 
@@ -171,6 +197,8 @@ class Desk:
                 )
             )
         only_for = event.actor.id if done.is_private and not event.is_direct else None
+        if event.kind == "action":
+            await tell_pressed(adapter, event, done, self.mailbox.settings.send_timeout_s)
         await self._finish(turn, adapter, done.text, *done.records, notice=True, command=True, only_for=only_for)
 
     async def _outside(self, adapter: Adapter) -> Outside:
@@ -178,14 +206,18 @@ class Desk:
         return Outside(self.shelf, self.notes, loaded, adapter.capabilities, adapter.download)
 
     async def _answer(self, turn: Turn, adapter: Adapter) -> None:
-        here = await self.shelf.here(turn.stored.key, await self.watched.current())
+        loaded = await self.watched.current()
+        settings = loaded.settings
+        here = await self.shelf.here(turn.stored.key, loaded)
         library = await self.shelf.pinned(turn.state.setdefault("skills", here.pin), here)
         rights = Rights(self.shelf, self.notes, self.watched, turn.stored.key, library)
         live = Live(turn, adapter)
         turn.before_talk = partial(withhold_as_of_now, turn, rights)
         turn.aside = Aside(turn, adapter, partial(self._outside, adapter)).run
         try:
-            record, text = await self.agent.answer(turn, here.over(library), rights, live, Cards(turn, adapter))
+            cards = Cards(turn, adapter)
+            attached = Attached(turn, adapter, Files(self.mailbox.store), settings.attachments, cards)
+            record, text = await self.agent.answer(turn, here.over(library), rights, live, attached)
         except Ended as ended:
             await live.close()
             log(logger, "turn ended", conversation=turn.stored.key.id, turn=turn.id[:8], reason=ended.phrase)
@@ -267,7 +299,8 @@ def chosen(inbox: Sequence[bytes], queue: Queue) -> list[bytes]:
     before = Event.load(event_of(talk[0]))
     for member in talk[1:]:
         event = Event.load(event_of(member))
-        if event.actor.id != before.actor.id or event.at_ms - before.at_ms > queue.gather_ms:
+        is_near = event.actor.id == before.actor.id and event.at_ms - before.at_ms <= queue.gather_ms
+        if not is_near and not (event.group and event.group == before.group):
             break
         together.append(member)
         before = event

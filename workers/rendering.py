@@ -10,9 +10,11 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from gateway.conversation.records import Record
+from gateway.events import Attachment
 from skills import marks
 from workers import guidance
 from workers.context import in_context, spoken
@@ -74,14 +76,15 @@ def _described(schema: Any) -> Any:
     return [_described(part) for part in schema] if isinstance(schema, list) else schema
 
 
-def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
+def messages(records: Sequence[Record], pictures: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, Any]]:
     """The conversation since the last `cleared` record, as the Messages API takes it: roles alternate, user first,
-    every tool_use is followed by its result, no block is blank.
+    every tool_use is followed by its result, no block is blank. `pictures` are those that it shows, by file, in base64.
     """
     rendered: list[dict[str, Any]] = []
     waiting = _Batch()
     here = in_context(records)
     hints = {record.data["of"]: record.data["skills"] for record in here if record.type == "hint"}
+    attached = {(record.data["of"], record.data["number"]): record.data for record in here if record.type == "attached"}
     course = follow(here)
     for at, record in enumerate(here):
         match record.type:
@@ -99,10 +102,12 @@ def messages(records: Sequence[Record]) -> list[dict[str, Any]]:
                 waiting.skills.append(_guidance(record, course.withheld.get(at)))
             case "event":
                 bodies = [_guidance(here[one], course.withheld.get(one)) for one in course.drained.get(at, ())]
-                waiting.talk += ["\n\n".join(bodies)] if bodies else []
-                waiting.talk += _spoken(record, hints)
+                waiting.talk += [_text("\n\n".join(bodies))] if bodies else []
+                waiting.talk += _spoken(record, hints, attached, pictures)
+            case "overheard":
+                waiting.talk.append(_text(_overheard(record)))
             case "reply" if record.data.get("notice") and not record.data.get("command"):
-                waiting.talk.append(f"{marks.NOTE} told the chat: {marks.from_outside(record.data['text'])})")
+                waiting.talk.append(_text(f"{marks.NOTE} told the chat: {marks.from_outside(record.data['text'])})"))
     _add(rendered, "user", waiting.flush())
     return _from_a_person(rendered)
 
@@ -116,7 +121,7 @@ class _Batch:
     bodies: dict[str, list[str]] = field(default_factory=dict)
     """Texts of skills that stand within a result, by its call."""
     skills: list[str] = field(default_factory=list)
-    talk: list[str] = field(default_factory=list)
+    talk: list[dict[str, Any]] = field(default_factory=list)
     paused: bool = False
 
     def expect(self, content: Sequence[dict[str, Any]], *, paused: bool) -> None:
@@ -126,10 +131,10 @@ class _Batch:
     def flush(self) -> list[dict[str, Any]]:
         blocks = [self._whole(one) for one in self.expected]
         if self.skills:
-            blocks.append({"type": "text", "text": "\n\n".join(self.skills)})
-        blocks += [{"type": "text", "text": text} for text in self.talk]
+            blocks.append(_text("\n\n".join(self.skills)))
+        blocks += self.talk
         if self.paused and not blocks:  # a request never ends with an answer
-            blocks = [{"type": "text", "text": "(go on)"}]
+            blocks = [_text("(go on)")]
         self.expected, self.results, self.bodies, self.skills, self.talk, self.paused = [], {}, {}, [], [], False
         return blocks
 
@@ -163,19 +168,63 @@ def _blank(block: dict[str, Any]) -> bool:
     return block.get("type") == "text" and not str(block.get("text", "")).strip()
 
 
-def _spoken(record: Record, hints: Mapping[str, Sequence[Sequence[str]]]) -> list[str]:
-    """What a person said in an event, and which skills are for the files that came with it."""
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _spoken(
+    record: Record,
+    hints: Mapping[str, Sequence[Sequence[str]]],
+    attached: Mapping[tuple[str, int], Mapping[str, Any]],
+    pictures: Mapping[str, str],
+) -> list[dict[str, Any]]:
+    """What a person said in an event, the files that came with it, and which skills are for those."""
     event = spoken(record)
     if event is None:
         return []
-    text = marks.from_outside(event.text.strip())
-    skills = hints.get(event.dedupe_keys[0], ()) if event.attachments else ()
+    said = marks.from_outside(event.text.strip())
+    if event.quoted.strip():
+        said = f"{marks.NOTE}: this answers the message {_quoted(event.quoted, 2_000)})\n{said}"
+    key = event.dedupe_keys[0] if event.dedupe_keys else ""
+    skills = hints.get(key, ()) if event.attachments else ()
+    shown: list[dict[str, Any]] = []
     for at, file in enumerate(event.attachments):
-        told = f"{_quoted(file.name)}, {_quoted(file.mime)}, {file.size_bytes} bytes; not readable here yet"
-        text += f"\n{marks.NOTE}: attached is {told})"
+        read = attached.get((key, at), {})
+        said += f"\n{_told(file, read, pictures)}"
+        if read.get("file") in pictures:
+            source = {"type": "base64", "media_type": read["mime"], "data": pictures[read["file"]]}
+            shown.append({"type": "image", "source": source})
         if named := ", ".join(skills[at]) if at < len(skills) else "":
-            text += f"\n{marks.NOTE}: skills for this file are {named}; load one with load_skill if it fits the task)"
-    return [text.strip() if event.is_direct else f"[{_line(event.actor.name or event.actor.id)}] {text.strip()}"]
+            said += f"\n{marks.NOTE}: skills for this file are {named}; load one with load_skill if it fits the task)"
+    said = said.strip() if event.is_direct else f"[{_line(event.actor.name or event.actor.id)}] {said.strip()}"
+    return [_text(said), *shown]
+
+
+def _told(file: Attachment, read: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
+    """Our note on an attached file, and its text where it is one."""
+    about = f"{marks.NOTE}: attached is {_quoted(file.name)}, {_quoted(file.mime)}, {file.size_bytes} bytes"
+    match read.get("kind"):
+        case "image" if read["file"] in pictures:
+            return f"{about}; the picture follows)"
+        case "image":
+            return f"{about}; the picture is not kept any more)"
+        case "text":
+            mark, rest = read["mark"], read.get("left_out", 0)
+            left = f"\n[... {rest} characters left out ...]" if rest else ""
+            text = f"{marks.from_outside(read['text'])}{left}"
+            return f'{about}; its text follows)\n<data from="file" mark="{mark}">\n{text}\n</data mark="{mark}">'
+    return f"{about}; {_line(read.get('reason', 'not readable here yet'))})"
+
+
+def _overheard(record: Record) -> str:
+    """What was said around us before, as data: it was not said to us."""
+    mark = record.data["mark"]
+    lines = [f"[{_line(who)}] {marks.from_outside(text)}" for who, text in record.data["said"]]
+    text = "\n".join(lines)
+    return (
+        f"{marks.NOTE}: said in this channel before, not to you)\n"
+        f'<data from="channel" mark="{mark}">\n{text}\n</data mark="{mark}">'
+    )
 
 
 def _guidance(record: Record, gone: Why | None) -> str:
@@ -200,11 +249,11 @@ def _interrupted(tool_use_id: str) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": tool_use_id, "content": text, "is_error": True}
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: str, most: int = 80) -> str:
     """Text of others within a note of ours: it ends at its quotes, whatever brackets are in it."""
-    return json.dumps(_line(text), ensure_ascii=False)
+    return json.dumps(_line(text, most), ensure_ascii=False)
 
 
-def _line(text: str) -> str:
+def _line(text: str, most: int = 80) -> str:
     """Text of others, such as a display name, as part of one line."""
-    return marks.from_outside(" ".join(text.replace("[", "(").replace("]", ")").split())[:80])
+    return marks.from_outside(" ".join(text.replace("[", "(").replace("]", ")").split())[:most])

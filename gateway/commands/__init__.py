@@ -65,6 +65,8 @@ class Done:
     records: tuple[Record, ...] = ()
     is_private: bool = False
     """The answer is for the person who asked alone, where the platform can do that."""
+    is_settled: bool = True
+    """Nothing is left to decide: buttons that said this command can go."""
 
 
 class Command(Protocol):
@@ -85,6 +87,9 @@ def command_of(event: Event) -> tuple[str, str] | None:
     """The command that an event is, and what follows its name. None: it is talk (`/etc/hosts is broken`)."""
     if event.kind == "command":
         return event.name.lower(), event.text.strip()
+    if event.kind == "action":  # who presses a button says what it carries
+        name, _, rest = event.value.strip().partition(" ")
+        return (name.lower(), rest.strip()) if name in names() else None
     spoken = SPOKEN.match(event.text.strip()) if event.kind == "message" else None
     return (spoken[1].lower(), (spoken[2] or "").strip()) if spoken else None
 

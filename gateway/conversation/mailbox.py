@@ -170,6 +170,16 @@ class Mailbox:
         with reading():
             return bool(await self.store.redis.hexists(self.store.layout.key(key.id), "answered"))
 
+    async def is_ours(self, key: ConversationKey, message_id: str) -> bool:
+        """Is it a message of ours, one of the last (where a platform does not say whose is answered)? Raises `Unreachable`."""
+        with reading():
+            return await self.store.redis.zscore(self.store.layout.key(key.id, "ours"), message_id) is not None
+
+    async def is_idle(self, key: ConversationKey) -> bool:
+        """Has it nothing left to do: no message waits, no turn is open, all is sent? Raises `Unreachable`."""
+        with reading():
+            return bool(await self.store.redis.hexists(self.store.layout.key(key.id), "idle"))
+
     # ---- workers ----
 
     async def beat(self, worker: str) -> None:
@@ -313,14 +323,23 @@ class Mailbox:
         )
 
     async def mark(
-        self, claim: Claim, row: Row, state: str, ref: dict[str, Any] | None = None, *, in_ms: int = 0
+        self,
+        claim: Claim,
+        row: Row,
+        state: str,
+        ref: dict[str, Any] | None = None,
+        *,
+        in_ms: int = 0,
+        known_as: str = "",
     ) -> bool:
         """Note how far a part's sending has come. False: it was sent before, or there is no such row. Raises `Lost`.
 
-        `in_ms`, with `pending`: not to be tried again before.
+        `in_ms`, with `pending`: not to be tried again before. `known_as`, with `sent`: the message's id, for `is_ours`.
         """
         good = {"OK", "DONE", "SENT", "NO_ROW"}
-        verdict = await self._write(claim, "mark", good, row.key, row_state(state, self.now_ms() + in_ms, ref))
+        verdict = await self._write(
+            claim, "mark", good, row.key, row_state(state, self.now_ms() + in_ms, ref), known_as
+        )
         return verdict in {"OK", "DONE"}
 
     async def settle(self, claim: Claim, worker: str, places: int) -> Claimed | None:

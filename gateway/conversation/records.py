@@ -20,6 +20,10 @@ class Record:
 
     `event`        event (as dumped), turn: what a person did, taken into a turn
     `hint`         turn, of (the first dedupe key of an event), skills: ids for each of its files, in their order
+    `attached`     turn, of (as in hint), number (which of its files), name, kind (text, image, unread) and with it text, mark,
+                   left_out (characters), or file and mime (in `gateway.files`), or reason, told (the chat was told as well)
+    `forgotten`    turn, files: these pictures are not kept any more, or too many: they are not sent from here on
+    `overheard`    turn, until_ms, said (who, text), mark: what was said in the channel and not to us
     `prompt`       hash, turn: the system prompt and tools changed from here on (an expected cache miss)
     `call`         step, turn: about to ask the model
     `answer`       step, content (blocks as the API gave them), stop_reason, usage, model, bad_inputs
@@ -34,6 +38,7 @@ class Record:
     `reply`        turn, text (Markdown), notice (by the product itself), command: what the person was told
     `failed`       turn, reason: the turn was closed without an answer; with part: that part was not delivered
     `card`         turn, text (Markdown): what the product said in the midst of a turn; the model is not told
+    `file`         turn, file (an attachment): what a tool sent to the chat; the model is not told
     `cleared`      nothing before this is sent any more
     `unreadable`   line: what is no record; it keeps its place and means nothing
     """

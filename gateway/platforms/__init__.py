@@ -190,6 +190,8 @@ class Capabilities:
     """How long "is typing" lasts, so that it is said again before. None: there is no such sign."""
     pace: tuple[Pace, ...] = ()
     """What the platform asks of senders; all workers together keep to it."""
+    names_parents: bool = False
+    """An answer names the message that it is to, and not whose that is: ours are remembered (`Event.parent_id`)."""
     listens: bool = False
     """Messages come over a connection that we hold (`Adapter.listen`), not by webhook, or not only."""
 

@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import Final
 
 from gateway.phrases import say
+from gateway.platforms import Button, Outbound
 from gateway.quoting import quoted
 from skills.notes import Note
 from skills.visible import visible
@@ -16,7 +17,17 @@ GOING_MAX_CHARACTERS: Final = 12_000
 """Of what goes, more is counted and not shown; what comes is shown whole."""
 
 
-def card(note: Note, replaces: Sequence[Note], language: str) -> str:
+def card(note: Note, replaces: Sequence[Note], language: str) -> Outbound:
+    """What the chat is shown of a note, with buttons while it waits for somebody's decision."""
+    buttons = (
+        Button(say("note.approve", language), f"skill approve {note.code}", "primary"),
+        Button(say("note.reject", language), f"skill reject {note.code}", "danger"),
+    )
+    waits = note.state == "pending"
+    return Outbound(shown(note, replaces, language), is_notice=True, buttons=buttons if waits else ())
+
+
+def shown(note: Note, replaces: Sequence[Note], language: str) -> str:
     """Markdown: who wants what written down, where; the text as a difference to the notes it would replace; what to say.
 
     Lines that come begin with `+`, lines that go with `-`, those that stay with a blank.

@@ -54,7 +54,7 @@ def event(name: str = "m1", **changed: Any) -> Event:
         ({"addressed": False}, "not addressed"),
         ({"kind": "edit"}, "edit events have no effect"),
         ({"kind": "delete"}, "delete events have no effect"),
-        ({"kind": "action"}, "action events have no effect"),
+        ({"kind": "action", "value": "make coffee"}, "not a button of ours"),
         ({"kind": "something new"}, "something new events have no effect"),
         ({"actor": Actor("b1", is_bot=True)}, "another bot"),
         ({"actor": Actor("us", is_bot=True, is_self=True)}, "own message"),

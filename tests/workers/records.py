@@ -15,7 +15,13 @@ WHERE = ConversationKey("c", "room", "t")
 
 
 def said(
-    text: str, turn: str = "turn", name: str = "Max", *, direct: bool = False, files: Sequence[str] = ()
+    text: str,
+    turn: str = "turn",
+    name: str = "Max",
+    *,
+    direct: bool = False,
+    files: Sequence[str] = (),
+    quoted: str = "",
 ) -> Record:
     event = Event(
         kind="message",
@@ -24,6 +30,7 @@ def said(
         dedupe_keys=(text,),
         at_ms=0,
         text=text,
+        quoted=quoted,
         is_direct=direct,
         attachments=tuple(Attachment("file", file, "text/csv", 10) for file in files),
     )

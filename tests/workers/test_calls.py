@@ -15,7 +15,7 @@ from gateway.conversation.claim import Lost
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
-from gateway.platforms import Address, Capabilities, Outbound, Outcome, Part, Sent
+from gateway.platforms import Address, Capabilities, Outbound, Outcome, Part, Plain, Sent
 from gateway.shelf.notes import Notes
 from gateway.store import Store
 from skills.folders import Root, Skill
@@ -37,7 +37,7 @@ from workers.tools import Call, Effect, Outside, Tool, ToolError, ToolResult
 from workers.turn import Turn, begin
 
 
-class Quiet:
+class Quiet(Plain):
     """A platform that shows no growing answer."""
 
     capabilities = Capabilities(text_limit=1)
@@ -144,7 +144,7 @@ async def test_a_card_is_sent_in_the_midst_of_the_turn_and_kept_from_the_model(t
     class Asking(Hammer):
         async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
             await super().run(arguments, call)
-            return ToolResult("asked", untrusted=False, cards=("**May I?**", "**And that?**"))
+            return ToolResult("asked", untrusted=False, cards=(Outbound("**May I?**"), Outbound("**And that?**")))
 
     platform = Quiet()
     tool = Asking(effect="once")

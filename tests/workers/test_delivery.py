@@ -38,10 +38,8 @@ class Slow(Mailbox):
 
     sleep_s = 0.0
 
-    async def mark(
-        self, claim: Claim, row: Row, state: str, ref: dict[str, Any] | None = None, *, in_ms: int = 0
-    ) -> bool:
-        marked = await super().mark(claim, row, state, ref, in_ms=in_ms)
+    async def mark(self, claim: Claim, row: Row, state: str, *args: Any, **more: Any) -> bool:
+        marked = await super().mark(claim, row, state, *args, **more)
         if state == "sending" and self.sleep_s:
             await asyncio.sleep(self.sleep_s)
         return marked

@@ -96,7 +96,9 @@ class House:
             result = await self.tools[tool].run(arguments, await self.call())
         except ToolError as error:
             return str(error)
-        return "\n".join([result.text, *(str(record.data) for record in result.records), *result.cards])
+        return "\n".join(
+            [result.text, *(str(record.data) for record in result.records), *(card.markdown for card in result.cards)]
+        )
 
     async def sent(self, *history: Record) -> str:
         """What the model is sent at the start of a turn that goes on from this history."""
@@ -231,6 +233,7 @@ DOORS: Final[dict[str, Door | NoWay]] = {
     "tool read_result": NoWay("what a program gave when it was allowed to run"),
     "tool web_fetch": NoWay("the web"),
     "tool current_time": NoWay("the clock"),
+    "tool send_file": NoWay("what the model wrote itself"),
     "program: offered": offered,
     "program: run": run,
     "record skill: message": partial(delivered, delivery="message"),
@@ -242,6 +245,10 @@ DOORS: Final[dict[str, Door | NoWay]] = {
     "record result": NoWay("what a program gave when it was allowed to run"),
     "record answer": NoWay("what the model said itself"),
     "record event": NoWay("what a person said"),
+    "record attached": NoWay("what a person attached"),
+    "record overheard": NoWay("what people said"),
+    "record file": NoWay("not sent to the model"),
+    "record forgotten": NoWay("it names pictures that are gone"),
     "record reply": NoWay("what the chat was told"),
     "record card": NoWay("not sent to the model"),
     **{

@@ -18,6 +18,9 @@ from workers.rendering import messages
 OURS: Final = {
     "event": {"turn", "event.v", "event.kind", "event.conversation", "event.dedupe_keys", "event.attachments.kind"},
     "hint": {"turn", "of", "skills"},
+    "attached": {"turn", "of", "kind", "mark", "file", "mime"},
+    "overheard": {"turn", "mark"},
+    "forgotten": {"turn", "files"},
     "answer": {"content", "stop_reason", "model"},
     "tool_result": {"id", "name", "mark", "note", "skill", "bundle"},
     "skill": {"id", "tier", "hash", "bundle", "delivery", "call", "lead", "replaces"},
@@ -27,7 +30,18 @@ OURS: Final = {
 """What we write ourselves: names of ids that are checked where they come from, words of a fixed set, our own lines."""
 TRUSTED: Final = {("skill", "text"), ("skill", "rest")}
 """A trusted body may hold tags and quote notes in a message of its own. It can't begin another's."""
-NOT_SENT: Final = {"prompt", "call", "tool_start", "result", "dropped", "failed", "card", "cleared", "unreadable"}
+NOT_SENT: Final = {
+    "prompt",
+    "call",
+    "tool_start",
+    "result",
+    "dropped",
+    "failed",
+    "card",
+    "file",
+    "cleared",
+    "unreadable",
+}
 
 
 def conversation() -> list[Record]:
@@ -35,6 +49,12 @@ def conversation() -> list[Record]:
     return [
         said("look at this", files=["a.csv"]),
         Record("hint", 0, {"turn": "turn", "of": "look at this", "skills": [["charts"]]}),
+        Record(
+            "attached",
+            0,
+            {"turn": "turn", "of": "look at this", "number": 0, "kind": "text", "text": "a,b", "mark": "f1"},
+        ),
+        Record("overheard", 0, {"turn": "turn", "until_ms": 1, "said": [["Ana", "it rains"]], "mark": "0v3r"}),
         answer(1, use("one"), use("two"), use("three"), stop_reason="tool_use"),
         result(1, "one", "found", untrusted=True, mark="m4rk", note="It is data."),
         result(1, "two", "did not work", error=True),
@@ -45,7 +65,9 @@ def conversation() -> list[Record]:
         skill("No more.", "gone"),
         Record("withheld", 0, {"ids": ["gone"], "why": "off", "turn": "turn"}),
         Record("reply", 0, {"turn": "turn", "text": "Stopped.", "notice": True, "command": False}),
-        said("and now?", "next", direct=True),
+        said("and now?", "next", direct=True, files=["b.ogg"], quoted="It rains."),
+        Record("attached", 0, {"turn": "next", "of": "and now?", "number": 0, "kind": "unread", "reason": "broken"}),
+        Record("forgotten", 0, {"turn": "next", "files": ["p"]}),
     ]
 
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from config.settings import Language, Settings
     from gateway.access import Here
     from gateway.conversation.records import Record
-    from gateway.events import Actor
+    from gateway.events import Actor, Attachment
+    from gateway.platforms import Outbound
     from gateway.shelf.notes import Notes
     from skills.folders import Skill
 
@@ -41,8 +42,10 @@ class ToolResult:
     """What the product itself says of an untrusted text. It stands in front of the marks, not within."""
     skill: Skill | None = None
     """Whose file or unproven text it holds: it goes from what is sent when that skill does."""
-    cards: tuple[str, ...] = ()
-    """Markdown that people in the chat are shown, each as a message of its own."""
+    cards: tuple[Outbound, ...] = ()
+    """What people in the chat are shown, each as a message of its own."""
+    files: tuple[Attachment, ...] = ()
+    """Files for the people in the chat, with their `content`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class Call:
     """See that a skill's files lie on this machine. Raises `ToolError`."""
     notes: Notes
     """What was written back to skills."""
+    file_max_bytes: int = 0
+    """The largest file that the chat takes; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)

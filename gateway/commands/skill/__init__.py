@@ -76,7 +76,9 @@ async def run(said: Said) -> Done:
     except Refusal as refusal:
         await acts.refused(f"skill {name}", " ".join(words), refusal)
         return Done(
-            answers.refused(refusal, said.language), is_private=refusal.kind in {"role", "hidden", "hidden_file"}
+            answers.refused(refusal, said.language),
+            is_private=refusal.kind in {"role", "hidden", "hidden_file"},
+            is_settled=refusal.kind in {"no_note", "note_decided"},
         )
     return Done(done if isinstance(done, str) else answers.told(done, said.language))
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from gateway.commands.skill import note_answers
 from gateway.phrases import say
 from gateway.quoting import fenced, few, quoted
-from gateway.shelf.cards import card
+from gateway.shelf.cards import shown
 from gateway.shelf.outcomes import (
     DIGITS,
     Added,
@@ -66,7 +66,7 @@ def refused(refusal: Refusal, language: str) -> str:
     values = refusal.values
     if refusal.kind == "note_changed":
         told = say("skill.no.note_changed", language, code=quoted(values["code"]))
-        return f"{told}\n\n{card(values['note'], values['replaces'], language)}"
+        return f"{told}\n\n{shown(values['note'], values['replaces'], language)}"
     if refusal.kind == "note_decided":
         state = say(f"skill.state.{values['state']}", language)
         return say("skill.no.note_decided", language, code=quoted(values["code"]), state=state)

@@ -78,7 +78,7 @@ async def test_a_note_waits_with_a_card_for_the_approver_and_nobody_reads_it(ops
     (note,) = await ops.notes.list(OPS, "waiting")
     assert f"waits for approval, code {note.code}" in result.text
     assert not result.untrusted
-    (card,) = result.cards
+    card = result.cards[0].markdown
     assert "+ - 先点同意按钮，再取正文" in card
     assert f"/skill approve {note.code}" in card
     assert (note.by, note.by_name, note.conversation, note.source) == (
@@ -117,7 +117,7 @@ async def test_where_the_profile_does_not_ask_a_note_counts_at_once_and_is_shown
     result = await ops.save()
 
     assert result.text.startswith(f"Saved in {FORUM} of web, for this channel")
-    assert "/skill notes revert" in result.cards[0]
+    assert "/skill notes revert" in result.cards[0].markdown
     assert "- tried" in await ops.load(file=FORUM)
 
 
@@ -128,7 +128,7 @@ async def test_overwriting_shows_what_goes_and_leaves_what_was_shipped(ops: Chan
 
     result = await ops.save(file=file, content="- new", overwrite=True)
 
-    assert "- - old\n+ - new" in result.cards[0]
+    assert "- - old\n+ - new" in result.cards[0].markdown
     text = await ops.load(file=file)
     assert text.startswith("# x.com\nshipped\n")
     assert "- old" not in text

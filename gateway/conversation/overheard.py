@@ -1,0 +1,52 @@
+"""Overheard: what people say in a channel and not to us, kept for the next question there where the profile wants that."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.conversation.key import ConversationKey
+from gateway.events import Event
+from gateway.store import Script, Store, reading
+
+KEEP_MS: Final = 86_400_000
+TEXT_MAX: Final = 2_000
+"""Characters of one message."""
+
+HEAR = Script(
+    "overhear",
+    """
+    local heard = KEYS[1] .. ':ch:' .. ARGV[1]
+    redis.call('ZADD', heard, ARGV[2], ARGV[3])
+    redis.call('ZREMRANGEBYRANK', heard, 0, -1 - tonumber(ARGV[4]))
+    redis.call('PEXPIRE', heard, ARGV[5])
+    return 1
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One message that was not meant for us."""
+
+    id: str
+    at_ms: int
+    who: str
+    text: str
+
+
+async def hear(store: Store, event: Event, most: int) -> None:
+    """Keep it among the last `most` of its channel; a repetition is kept once. Raises `Unreachable`."""
+    said = [event.message_id, event.actor.name or event.actor.id, event.text[:TEXT_MAX]]
+    member = json.dumps(said, ensure_ascii=False)
+    channel = event.conversation.channel_id
+    await store.run(HEAR, store.layout.heard_root, channel, event.at_ms, member, most, KEEP_MS)
+
+
+async def heard_since(store: Store, key: ConversationKey, after_ms: int, most: int) -> list[Heard]:
+    """The last ones of the conversation's channel that are younger, oldest first. Raises `Unreachable`."""
+    name = f"{store.layout.heard_root}:ch:{key.channel_id}"
+    with reading():
+        found: Any = await store.redis.zrange(name, f"({after_ms}", "+inf", byscore=True, withscores=True)
+    return [Heard(message, int(at), who, text) for raw, at in found[-most:] for message, who, text in [json.loads(raw)]]
