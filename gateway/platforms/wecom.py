@@ -34,7 +34,6 @@ from gateway.markdown import fitting, utf8
 from gateway.platforms import (
     BUTTON_MAX_BYTES,
     Address,
-    Button,
     Capabilities,
     ConnectionRefused,
     Growing,
@@ -93,12 +92,13 @@ _MEANINGS: Final[dict[OutcomeKind, tuple[int, ...]]] = {
     "rate_limited": (45009, 45033),
     "transient": (-1, 50002),
     "too_long": (45002,),
-    "auth_failed": (40001, 40013, 40014, 40056, 41001, 42001, 48002, 60020, 301002),
+    "auth_failed": (40001, 40013, 40056, 41001, 48002, 60020, 301002),
     "target_gone": (40003, 60111, 81013),
 }
 _ERRORS: Final[dict[int, OutcomeKind]] = {code: kind for kind, codes in _MEANINGS.items() for code in codes}
 """What an `errcode` means to a sender; any other but 0 is `rejected`."""
 _TOKEN_OVER: Final = {40014, 42001}
+"""An app's token is to be asked for again."""
 
 
 class Settings(Connection):
@@ -125,7 +125,7 @@ class Settings(Connection):
     response_hosts: tuple[str, ...] = ("qyapi.weixin.qq.com",)
     """Where a `response_url` may lead. `*` fits anything."""
     file_hosts: tuple[str, ...] = ("ww-aibot-img-1258476243.cos.ap-guangzhou.myqcloud.com",)
-    """Where attached files may be. `*` fits anything; a bucket of somebody else's may be as near as the next name."""
+    """Where attached files may be. `*` fits anything, in a storage host's name other people's buckets too."""
     waiting_text: str = Field("…", min_length=1)
     """What a stream shows while there is nothing to show."""
     later_text: str = Field("⏳ 回答稍后送达 · The answer follows", min_length=1)
@@ -256,9 +256,7 @@ class Adapter(Plain):
             is_open = await self._write(to, stream, self.render(Outbound(growing.markdown))[0].payload, whole=False)
         except Unreachable as error:
             return Outcome("transient", detail=str(error))
-        return (
-            Outcome("ok") if is_open else Outcome("target_gone", detail="WeCom does not come for the stream any more")
-        )
+        return Outcome("ok") if is_open else Outcome("target_gone", detail="the stream has ended")
 
     async def pulled(self, event: Event, *, is_idle: bool) -> HttpReply:
         conversation, stream = event.conversation.id, event.extra["stream"]
@@ -336,10 +334,10 @@ class Adapter(Plain):
         msgid, user = _id("msgid", body.get("msgid")), _id("from.userid", object_of(body.get("from")).get("userid"))
         at_ms = _at_ms(request)
         direct = body.get("chattype") != "group"
-        extra = {"nonce": request.query["nonce"]}
+        extra: dict[str, Any] = {"nonce": request.query["nonce"]}
         url = text_of(body.get("response_url")).strip()
-        if url and self._is_allowed(url, self._settings.response_hosts):
-            extra["response_url"] = url
+        if self._is_allowed(url, self._settings.response_hosts):
+            extra |= {"response_url": url, "response_until_ms": at_ms + RESPONSE_MS}
         common: dict[str, Any] = {
             "conversation": self._conversation(user if direct else _id("chatid", chat), direct=direct),
             "actor": Actor(user),
@@ -375,7 +373,6 @@ class Adapter(Plain):
         if kind == "event":
             return []
         user, msgid = _id("FromUserName", body.get("FromUserName")), _id("MsgId", body.get("MsgId"))
-        is_text = kind == "text"
         return [
             Event(
                 kind="message",
@@ -384,9 +381,9 @@ class Adapter(Plain):
                 dedupe_keys=(f"id:{msgid}",),
                 at_ms=_at_ms(request),
                 message_id=msgid,
-                text=body.get("Content", "") if is_text else "",
+                text=body.get("Content", ""),
                 is_direct=True,
-                attachments=() if is_text else (Attachment(kind[:32] or "message", "", "", 0),),
+                attachments=() if kind == "text" else (Attachment(kind[:32] or "message", "", "", 0),),
             )
         ]
 
@@ -405,6 +402,8 @@ class Adapter(Plain):
         try:
             place, host = origin(url), URL(url).host or ""
         except ValueError:
+            return False
+        if not url.isascii() or not url.isprintable() or " " in url:  # it is used as it is
             return False
         return place == origin(self._settings.api_base) or (
             place == f"https://{host}:443" and any(fnmatchcase(host, one) for one in hosts)
@@ -442,9 +441,9 @@ class Adapter(Plain):
         """
         url = text_of(to.extra.get("response_url"))
         if not url:
-            return Outcome(
-                "target_gone", detail="nothing is left to answer by: the stream has ended, no response_url came"
-            )
+            return Outcome("target_gone", detail="nothing is left to answer by: no stream, and no response_url came")
+        if to.extra["response_until_ms"] <= time.time() * 1000:
+            return Outcome("target_gone", detail="nothing is left to answer by: response_url lasts for an hour")
         conversation, board = to.conversation.id, f"url-{hashlib.sha256(url.encode()).hexdigest()[:32]}"
         user = (await self._boards.read(conversation, board)).text
         if user and user != key:
@@ -466,16 +465,14 @@ class Adapter(Plain):
             "agentid": self._settings.agent_id,
             "text": {"content": part.payload["content"]},
         }
-        outcome, answer = Outcome("auth_failed"), dict[str, Any]()
-        for _ in range(2):
-            token = await self._access_token()
-            if isinstance(token, Outcome):
-                return token
-            url = (self._base / "cgi-bin/message/send").with_query(access_token=token)
-            outcome, answer = await self._post("message/send", url, body)
-            if answer.get("errcode") not in _TOKEN_OVER:
-                break
-            self._token = ""
+        token = await self._access_token()
+        if isinstance(token, Outcome):
+            return token
+        url = (self._base / "cgi-bin/message/send").with_query(access_token=token)
+        outcome, answer = await self._post("message/send", url, body)
+        if answer.get("errcode") in _TOKEN_OVER:
+            self._token = ""  # the next try asks for another
+            return Outcome("transient", detail=outcome.detail)
         if outcome.kind != "ok":
             return outcome
         if gone := text_of(answer.get("invaliduser")):
@@ -685,8 +682,8 @@ _STYLES: Final[dict[str, int]] = {"plain": 4, "primary": 1, "danger": 2}
 
 def _lines(card: Any) -> str:
     """The same buttons as text, where no card can be: what to write instead of pressing."""
-    buttons = [Button(one["text"], one["key"]) for one in object_of(card).get("button_list", ())]
-    return "".join(f"\n\n{_escape(one.label)}: {_code(f'/{one.command}')}" for one in buttons)
+    buttons = object_of(card).get("button_list", ())
+    return "".join(f"\n\n{_escape(one['text'])}: {_code('/' + one['key'])}" for one in buttons)
 
 
 # the dialect: Markdown, whose rules for marks WeCom does not write down

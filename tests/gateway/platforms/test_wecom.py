@@ -424,11 +424,15 @@ def test_a_message_that_can_t_be_read_is_refused(message: str) -> None:
         ("http://127.0.0.1:9100/cgi-bin/aibot/response", False),
         ("file:///etc/passwd", False),
         ("no address", False),
+        ("https://qyapi.weixin.qq.com/a b", False),
+        ("https://qyapi.weixin.qq.com/a\r\nHost: b", False),
+        ("https://qyapi.weixin.qq.com/长", False),
     ],
 )
 def test_a_response_url_leads_to_wecom(url: str, is_kept: bool) -> None:
     [event] = parse(said(response_url=url))
     assert event.extra.get("response_url") == (url if is_kept else None)
+    assert event.extra.get("response_until_ms") == ((NOW + 3_600) * 1000 if is_kept else None)
 
 
 def test_a_response_url_of_ours_is_where_the_api_is() -> None:
