@@ -159,6 +159,7 @@ async def test_a_file_that_was_not_brought_is_not_posted(slack: SlackTwin, clien
         for body, status in ((b"1234", 400), (b"123", 200), (b"123", 404)):
             async with http.post(place["upload_url"], data=body) as answer:
                 assert answer.status == status
+    assert slack.messages == []
     with pytest.raises(SlackApiError, match="invalid_arguments"):
         await client.api_call("files.getUploadURLExternal", json={"filename": "x", "length": 3})
 

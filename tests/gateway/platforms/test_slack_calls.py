@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 import aiohttp
 import pytest
 from aiohttp import web
+from multidict import CIMultiDict
 from pydantic import SecretStr
 
 from gateway.conversation.key import ConversationKey
-from gateway.events import Attachment
-from gateway.platforms import Address, ConnectionRefused, NotDownloaded, Outbound, Outside, Part
+from gateway.events import Actor, Attachment, Event, ReplyHandle
+from gateway.platforms import (
+    Address,
+    Button,
+    ConnectionRefused,
+    Growing,
+    NotDownloaded,
+    Outbound,
+    Outside,
+    Part,
+    RawRequest,
+    Sent,
+    StepLine,
+)
 from gateway.platforms.slack import Adapter, Settings
 from tests.harness.faults import Fault
 from tests.harness.slack_twin import (
+    BOT_ID,
     BOT_TOKEN,
     BOT_USER,
     CHANNEL,
@@ -53,12 +68,25 @@ def adapter(slack: SlackTwin, http: aiohttp.ClientSession) -> Adapter:
     return connect(slack.url, http)
 
 
-def connect(api_base: str, http: aiohttp.ClientSession, **keys: Any) -> Adapter:
+class Kept:
+    """Files as workers keep them, by name."""
+
+    def __init__(self, **files: bytes) -> None:
+        self._files = files
+
+    async def read(self, fetch: Mapping[str, Any], max_bytes: int) -> bytes:
+        if fetch["file"] not in self._files:
+            raise NotDownloaded("it is not kept any more")
+        assert len(self._files[fetch["file"]]) <= max_bytes
+        return self._files[fetch["file"]]
+
+
+def connect(api_base: str, http: aiohttp.ClientSession, files: Kept | None = None, **keys: Any) -> Adapter:
     given = {"signing_secret": SecretStr(SIGNING_SECRET), "bot_token": SecretStr(BOT_TOKEN), **keys}
     return Adapter(
         "slack-main",
         Settings(platform="slack", api_base=api_base, **given),
-        Outside(http, cast("Any", None), cast("Any", None), cast("Any", None)),
+        Outside(http, cast("Any", None), cast("Any", files), cast("Any", None)),
     )
 
 
@@ -67,6 +95,24 @@ def thread(slack: SlackTwin) -> Address:
     ts = f"{time.time() - 1:.6f}"
     slack.messages.append(Message(CHANNEL, ts, "U0USER1", "hi"))
     return Address(ConversationKey("slack-main", CHANNEL, f"{TEAM}:{ts}"))
+
+
+def assistant(slack: SlackTwin) -> Address:
+    """A place where the answer may be a stream: a thread of an assistant, which begins with a message of ours."""
+    ts = f"{time.time() - 1:.6f}"
+    slack.messages.append(Message(DIRECT, ts, BOT_USER, "Hello!", ts, BOT_ID))
+    extra = {"in_thread": True, "recipient": {"team": TEAM, "user": USER, "us": [BOT_USER]}}
+    return Address(ConversationKey("slack-main", DIRECT, f"{TEAM}:{ts}"), extra)
+
+
+def growing(text: str, *steps: StepLine) -> Growing:
+    lines = "".join(f"_{one.name} {one.state}_\n\n" for one in steps)
+    return Growing(text, steps, lines + text)
+
+
+def answers(slack: SlackTwin) -> list[Message]:
+    """Ours, but for what begins an assistant's thread."""
+    return [one for one in slack.messages if one.bot_id and one.thread_ts != one.ts]
 
 
 def text(markdown: str) -> Part:
@@ -390,3 +436,427 @@ async def test_a_file_that_does_not_come_is_told_as_such(
     slack.next(on="file", times=2, **fault)  # a broken connection is tried once more below us
     with pytest.raises(NotDownloaded, match=reason):
         await adapter.download(attached(slack.file("x", b"1")), 100)
+
+
+# growing
+
+
+async def test_a_growing_answer_is_a_post_and_its_edits_where_there_are_no_streams(
+    slack: SlackTwin, adapter: Adapter
+) -> None:
+    to = thread(slack)
+    sent = (await adapter.show(to, growing("Hel"), KEY, None)).sent
+    assert sent
+    assert (await adapter.show(to, growing("Hello **you**"), KEY, sent)).sent == sent
+    assert (await adapter.edit(to, sent, text("Hello **you**!"))).kind == "ok"
+    assert [one.text for one in answers(slack)] == ["Hello *you*!"]
+    assert slack.calls == ["chat.postMessage", "chat.update", "chat.update"]
+
+
+async def test_a_stream_gets_what_is_new_and_ends_as_the_whole_reply(slack: SlackTwin, adapter: Adapter) -> None:
+    to, sent = assistant(slack), None
+    for shown in ("Hel", "Hello **you", "Hello **you**", "Hello **you**"):
+        outcome = await adapter.show(to, growing(shown), KEY, sent)
+        assert outcome.kind == "ok"
+        sent = outcome.sent
+    assert sent
+    [message] = answers(slack)
+    assert (message.text, message.streaming) == ("Hello **you**", True)
+    assert [one.body["markdown_text"] for one in slack.taken] == ["Hel", "lo **you", "**"]
+    assert slack.taken[0].body["recipient_user_id"] == USER
+    done = await adapter.edit(to, sent, text("Hello **you** & all"))
+    assert done.kind == "ok"
+    assert (message.text, message.streaming) == ("Hello *you* &amp; all", False)
+    assert (await adapter.find(to, KEY, round(time.time() * 1000))).sent == done.sent
+    assert answers(slack) == [message]
+
+
+async def test_another_process_ends_a_stream_of_which_it_has_the_beginning_only(
+    slack: SlackTwin, http: aiohttp.ClientSession, adapter: Adapter
+) -> None:
+    to, other = assistant(slack), connect(slack.url, http)
+    stored = (await adapter.show(to, growing("Hello"), KEY, None)).sent
+    assert stored
+    await adapter.show(to, growing("Hello there"), KEY, stored)
+    shown = await other.show(to, growing("Hello world"), KEY, stored)  # it can't know of "there"
+    [message] = answers(slack)
+    assert (message.text, message.streaming) == ("Hello world", False)
+    assert shown.sent
+    assert (await other.edit(to, stored, text("Hello world!"))).kind == "ok", "the stream is over already"
+    assert [one.text for one in answers(slack)] == ["Hello world!"]
+    assert slack.refused == [("chat.stopStream", "message_not_in_streaming_state")]
+
+
+@pytest.mark.parametrize("then", [growing("Bye"), growing("Hello", StepLine("tool", "web", "running"))])
+async def test_what_does_not_go_on_from_the_stream_ends_it_in_an_edit(
+    slack: SlackTwin, adapter: Adapter, then: Growing
+) -> None:
+    to = assistant(slack)
+    first = await adapter.show(to, growing("Hello"), KEY, None)
+    second = await adapter.show(to, then, KEY, first.sent)
+    third = await adapter.show(to, growing("Done"), KEY, second.sent)
+    assert (first.kind, second.kind, third.kind) == ("ok", "ok", "ok")
+    assert slack.calls == ["chat.startStream", "chat.stopStream", "chat.update", "chat.update"]
+    assert [one.text for one in answers(slack)] == ["Done"]
+
+
+async def test_of_a_long_answer_the_first_part_is_streamed(slack: SlackTwin, adapter: Adapter) -> None:
+    to, sent = assistant(slack), None
+    for count in (700, 900, 1_500):
+        sent = (await adapter.show(to, growing("word " * count), KEY, sent)).sent
+    [first, _] = adapter.render(Outbound("word " * 1_500))
+    assert answers(slack)[0].text.strip() == first.payload["text"]
+
+
+async def test_steps_are_never_streamed(slack: SlackTwin, adapter: Adapter) -> None:
+    await adapter.show(assistant(slack), growing("", StepLine("skill", "web-access", "running")), KEY, None)
+    assert slack.calls == ["chat.postMessage"]
+
+
+@pytest.mark.parametrize("error", ["unknown_method", "missing_scope", "not_allowed", "invalid_arguments"])
+async def test_a_workspace_without_streams_gets_a_post_and_is_not_asked_again(
+    slack: SlackTwin, adapter: Adapter, error: str
+) -> None:
+    slack.next(on="chat.startStream", error=error)
+    to = assistant(slack)
+    for _ in range(2):
+        assert (await adapter.show(to, growing("Hello"), KEY, None)).kind == "ok"
+    assert slack.calls == ["chat.startStream", "chat.postMessage", "chat.postMessage"]
+    assert {one.key for one in slack.taken} == {KEY}
+
+
+@pytest.mark.parametrize("taken", [True, False])
+async def test_a_stream_whose_beginning_is_unclear_is_found_or_was_never_there(
+    slack: SlackTwin, adapter: Adapter, *, taken: bool
+) -> None:
+    to = assistant(slack)
+    since_ms = round(time.time() * 1000)
+    await adapter.send(to, text("a reply of before"), "another")
+    slack.messages.append(Message(DIRECT, slack._next_ts(), BOT_USER, "", slack.messages[0].ts, BOT_ID, files=["F1"]))
+    slack.next(on="chat.startStream", close=True, taken=taken)
+    assert (await adapter.show(to, growing("Hello"), KEY, None)).kind == "ambiguous"
+    found = await adapter.find(to, KEY, since_ms)
+    assert found.kind == ("ok" if taken else "target_gone")
+    if found.sent:
+        assert (await adapter.edit(to, found.sent, text("Hello!"))).kind == "ok"
+        assert (await adapter.find(to, KEY, since_ms)).sent == Sent(
+            found.sent.message_id, {"channel": DIRECT, "key": KEY}
+        )
+    assert [one.text for one in answers(slack)][2:] == (["Hello!"] if taken else [])
+
+
+async def test_more_of_which_nobody_knows_whether_it_came_ends_the_stream(slack: SlackTwin, adapter: Adapter) -> None:
+    to = assistant(slack)
+    first = await adapter.show(to, growing("Hello"), KEY, None)
+    slack.next(on="chat.appendStream", close=True, taken=True)
+    unclear = await adapter.show(to, growing("Hello world"), KEY, first.sent)
+    assert unclear.kind == "ambiguous"
+    assert (await adapter.show(to, growing("Hello world!"), KEY, unclear.sent)).kind == "ok"
+    assert [one.text for one in answers(slack)] == ["Hello world!"]
+
+
+async def test_a_stream_that_has_to_wait_loses_nothing(slack: SlackTwin, adapter: Adapter) -> None:
+    to = assistant(slack)
+    first = await adapter.show(to, growing("Hello"), KEY, None)
+    slack.next(on="chat.appendStream", status=429, retry_after=3)
+    waits = await adapter.show(to, growing("Hello world"), KEY, first.sent)
+    assert (waits.kind, waits.retry_after_s, waits.sent) == ("rate_limited", 3, None)
+    await adapter.show(to, growing("Hello world!"), KEY, first.sent)
+    assert [one.text for one in answers(slack)] == ["Hello world!"]
+    assert slack.calls[-1] == "chat.appendStream"
+
+
+async def test_a_stream_that_slack_has_ended_becomes_an_edited_message(slack: SlackTwin, adapter: Adapter) -> None:
+    to = assistant(slack)
+    first = await adapter.show(to, growing("Hello"), KEY, None)
+    slack.messages[-1].streaming = False  # by its age, or by somebody's click
+    second = await adapter.show(to, growing("Hello **world**"), KEY, first.sent)
+    assert second.kind == "ok"
+    assert [one.text for one in answers(slack)] == ["Hello *world*"]
+
+
+async def test_an_end_that_is_unclear_is_made_again(slack: SlackTwin, adapter: Adapter) -> None:
+    to = assistant(slack)
+    sent = (await adapter.show(to, growing("Hello"), KEY, None)).sent
+    assert sent
+    for method in ("chat.stopStream", "chat.update"):
+        slack.next(on=method, close=True, taken=True)
+        assert (await adapter.edit(to, sent, text("Hello!"))).kind == "transient"
+    slack.next(on="chat.stopStream", status=429, retry_after=2)
+    assert (await adapter.edit(to, sent, text("Hello!"))).kind == "rate_limited"
+    assert (await adapter.edit(to, sent, text("Hello!"))).kind == "ok"
+    assert [(one.text, one.streaming) for one in answers(slack)] == [("Hello!", False)]
+
+
+async def test_a_stream_that_is_still_open_is_waited_for_and_not_answered_twice(
+    slack: SlackTwin, adapter: Adapter
+) -> None:
+    to = assistant(slack)
+    sent = (await adapter.show(to, growing("Hello"), KEY, None)).sent
+    assert sent
+    slack.next(on="chat.stopStream", error="restricted_action")
+    assert (await adapter.edit(to, sent, text("Hello!"))).kind == "transient"
+
+
+async def test_b053_nothing_in_a_stream_is_live_wherever_it_was_cut(slack: SlackTwin, adapter: Adapter) -> None:
+    line = "<!channel> <@U0USER9> @here &lt;!here&gt; <https://evil.example|x> [https://bank.example](https://evil.example)"
+    to, sent = assistant(slack), None
+    for end in range(1, len(line) + 1):
+        sent = (await adapter.show(to, growing(line[:end]), KEY, sent)).sent
+    assert set(slack.calls) == {"chat.startStream", "chat.appendStream"}, "what was streamed stays a beginning"
+    shown = answers(slack)[0].text
+    assert shown.replace("\u200b", "") == line
+    assert not any(live in shown for live in ("<!", "<@", "@here", "&lt;", "<h", "]("))
+
+
+# what only assistants have
+
+
+async def test_the_status_of_an_assistant_s_thread_is_on_and_off(slack: SlackTwin, adapter: Adapter) -> None:
+    to = assistant(slack)
+    await adapter.typing(to, on=True)
+    assert list(slack.statuses.values()) == ["…"]
+    await adapter.typing(to, on=False)
+    assert list(slack.statuses.values()) == [""]
+
+
+async def test_there_is_no_status_elsewhere(slack: SlackTwin, adapter: Adapter) -> None:
+    await adapter.typing(DM, on=True)
+    await adapter.typing(thread(slack), on=True)
+    assert slack.calls == []
+
+
+async def test_a_status_that_is_refused_is_not_asked_for_again(slack: SlackTwin, adapter: Adapter) -> None:
+    to = assistant(slack)
+    slack.next(on="assistant.threads.setStatus", close=True)
+    slack.next(on="assistant.threads.setStatus", status=429, retry_after=1)
+    slack.next(on="assistant.threads.setStatus", error="missing_scope")
+    for _ in range(5):
+        await adapter.typing(to, on=True)
+    assert slack.calls == ["assistant.threads.setStatus"] * 3
+
+
+# buttons
+
+GO = (Button("Go", "skill approve 7F3K", "primary"), Button("No", "skill refuse 7F3K", "danger"))
+
+
+def press(message: Message, **extra: Any) -> Event:
+    """As `parse` makes it."""
+    conversation = ConversationKey("slack-main", message.channel, TEAM)
+    return Event(kind="action", conversation=conversation, actor=Actor(USER), dedupe_keys=("a",), at_ms=0,
+                 message_id=message.ts, extra=extra or {"text": message.text})  # fmt: skip
+
+
+async def test_buttons_are_shown_and_go_when_what_they_ask_for_is_settled(slack: SlackTwin, adapter: Adapter) -> None:
+    [part] = adapter.render(Outbound("**Approve** it?\n\n" + "word & " * 300, buttons=GO))
+    assert (await adapter.send(DM, part, KEY)).kind == "ok"
+    [message] = slack.messages
+    assert [one["text"]["text"] for one in message.buttons] == ["Go", "No"]
+    before = message.text
+    await adapter.pressed(DM, press(message), "no right", is_settled=False)
+    assert message.buttons
+    await adapter.pressed(DM, press(message), "done", is_settled=True)
+    assert (message.text, message.blocks) == (before, [])
+
+
+async def test_a_growing_answer_may_end_with_buttons(slack: SlackTwin, adapter: Adapter) -> None:
+    for to in (DM, assistant(slack)):
+        sent = (await adapter.show(to, growing("Approve"), KEY, None)).sent
+        assert sent
+        [part] = adapter.render(Outbound("Approve it?", buttons=GO))
+        assert (await adapter.edit(to, sent, part)).kind == "ok"
+        assert len(slack.messages[-1].buttons) == 2
+        assert slack.messages[-1].text == "Approve it?"
+
+
+async def test_buttons_for_one_person_go_with_their_message(slack: SlackTwin, adapter: Adapter) -> None:
+    message = Message(CHANNEL, "1760000000.1", BOT_USER, "x", None, BOT_ID)
+    slack.messages.append(message)
+    handle = ReplyHandle("response_url", {"url": slack.response_url(CHANNEL, USER, message)}, late(), 5)
+    event = replace(press(message, is_ephemeral=True), reply_handle=handle)
+    await adapter.pressed(DM, event, "done", is_settled=True)
+    assert slack.messages == []
+
+
+async def test_buttons_go_where_we_are_no_member_as_well(slack: SlackTwin, adapter: Adapter) -> None:
+    message = Message(CHANNEL, "1760000000.1", BOT_USER, "x", None, BOT_ID)
+    slack.messages.append(message)
+    slack.foreign.add(CHANNEL)
+    handle = ReplyHandle("response_url", {"url": slack.response_url(CHANNEL, USER, message)}, late(), 5)
+    await adapter.pressed(DM, replace(press(message), reply_handle=handle), "done", is_settled=True)
+    assert [(one.text, one.edited) for one in slack.messages] == [("x", True)]
+
+
+async def test_a_press_whose_end_can_not_be_shown_raises_nothing(slack: SlackTwin, adapter: Adapter) -> None:
+    message = Message(CHANNEL, "1760000000.1", USER, "x")
+    for event in (press(message), press(message, is_ephemeral=True)):
+        await adapter.pressed(DM, event, "done", is_settled=True)
+    slack.next(close=True)
+    await adapter.pressed(DM, press(message), "done", is_settled=True)
+
+
+# answers to commands
+
+
+def late(in_s: float = 1_800) -> int:
+    return round((time.time() + in_s) * 1000)
+
+
+def commanded(slack: SlackTwin, *, user: str = USER, in_s: float = 1_800) -> Address:
+    url = slack.response_url(CHANNEL, user)
+    handle = ReplyHandle("response_url", {"url": url, "user": user}, late(in_s), 5)
+    return Address(ConversationKey("slack-main", CHANNEL, TEAM), handle=handle)
+
+
+async def test_a_command_is_answered_as_a_message_of_ours(slack: SlackTwin, adapter: Adapter) -> None:
+    assert (await adapter.send(commanded(slack), text("**hi**"), KEY)).kind == "ok"
+    assert slack.calls == ["chat.postMessage"]
+    assert [one.uses_left for one in slack.responses.values()] == [5]
+
+
+async def test_where_we_are_no_member_a_command_is_answered_by_its_own_address(
+    slack: SlackTwin, adapter: Adapter
+) -> None:
+    slack.foreign.add(CHANNEL)
+    [part] = adapter.render(Outbound("**hi** <!here>", buttons=GO))
+    assert (await adapter.send(commanded(slack), part, KEY)).kind == "ok"
+    [message] = slack.messages
+    assert (message.text, len(message.buttons)) == ("*hi* &lt;!here&gt;", 2)
+    [private] = adapter.render(Outbound("psst", only_for=USER))
+    assert (await adapter.send(commanded(slack), private, KEY)).kind == "ok"
+    assert [(one.user, one.text) for one in slack.whispers] == [(USER, "psst")]
+
+
+async def test_what_is_for_one_person_is_not_shown_to_who_gave_the_command(slack: SlackTwin, adapter: Adapter) -> None:
+    slack.foreign.add(CHANNEL)
+    [private] = adapter.render(Outbound("psst", only_for="U0OTHER"))
+    outcome = await adapter.send(commanded(slack), private, KEY)
+    assert (outcome.kind, outcome.detail) == ("target_gone", "chat.postEphemeral: not_in_channel")
+    assert slack.whispers == []
+
+
+async def test_an_address_past_its_end_is_not_used(slack: SlackTwin, adapter: Adapter) -> None:
+    slack.foreign.add(CHANNEL)
+    outcome = await adapter.send(commanded(slack, in_s=-1), text("hi"), KEY)
+    assert (outcome.kind, outcome.detail) == ("target_gone", "chat.postMessage: not_in_channel")
+    used = commanded(slack)
+    for response in slack.responses.values():
+        response.uses_left = 0
+    assert (await adapter.send(used, text("hi"), KEY)).detail == "chat.postMessage: not_in_channel"
+    assert slack.messages == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ({"status": 429, "headers": {"Retry-After": "5"}}, "rate_limited"),
+        ({"status": 500}, "ambiguous"),
+        ({"status": 400}, "rejected"),
+        ({"close": True}, "ambiguous"),
+    ],
+)
+async def test_how_an_answer_to_a_command_ends_is_told_apart(
+    slack: SlackTwin, adapter: Adapter, fault: dict[str, Any], kind: str
+) -> None:
+    slack.foreign.add(CHANNEL)
+    slack.faults.order(Fault(on="response_url", **fault))
+    outcome = await adapter.send(commanded(slack), text("hi"), KEY)
+    assert (outcome.kind, outcome.sent) == (kind, None)
+    assert "response/" not in outcome.detail, "the address is a secret"
+
+
+async def test_whether_such_an_answer_came_can_not_be_looked_up(slack: SlackTwin, adapter: Adapter) -> None:
+    slack.foreign.add(CHANNEL)
+    assert (await adapter.find(commanded(slack), KEY, 0)).kind == "rejected"
+    assert (await adapter.find(thread(slack), KEY, 0)).kind == "target_gone"
+
+
+# files out
+
+
+def out(name: str = "zahlen.csv") -> Part:
+    return Part(file=Attachment("file", name, "text/csv", 4, {"conversation": "c", "file": "f1"}))
+
+
+async def test_a_file_is_brought_and_posted_where_it_belongs(slack: SlackTwin, http: aiohttp.ClientSession) -> None:
+    adapter, to = connect(slack.url, http, Kept(f1=b"1;2\n")), thread(slack)
+    outcome = await adapter.send(to, out("Zahlen & Größen.csv"), KEY)
+    assert outcome.kind == "ok"
+    message = slack.messages[-1]
+    assert f"{TEAM}:{message.thread_ts}" == to.conversation.thread
+    assert slack.files[message.files[0]][0] == b"1;2\n"
+    assert slack.uploads[message.files[0]].name == "Zahlen & Größen.csv"
+    assert outcome.sent == Sent(message.files[0])
+    assert (await adapter.send(DM, out(), KEY)).kind == "ok"
+    assert slack.messages[-1].thread_ts is None
+
+
+async def test_a_file_that_is_not_kept_any_more_is_told_as_such(slack: SlackTwin, http: aiohttp.ClientSession) -> None:
+    outcome = await connect(slack.url, http, Kept()).send(DM, out(), KEY)
+    assert (outcome.kind, outcome.detail) == ("rejected", "zahlen.csv: it is not kept any more")
+    assert slack.calls == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ({"on": "files.getUploadURLExternal", "close": True}, "transient"),
+        ({"on": "files.getUploadURLExternal", "status": 429, "retry_after": 5}, "rate_limited"),
+        ({"on": "files.getUploadURLExternal", "error": "missing_scope"}, "auth_failed"),
+        ({"on": "upload", "status": 500}, "transient"),
+        ({"on": "upload", "status": 302, "headers": {"Location": "/elsewhere"}}, "rejected"),
+        ({"on": "upload", "close": True}, "transient"),
+        ({"on": "files.completeUploadExternal", "close": True, "taken": True}, "ambiguous"),
+        ({"on": "files.completeUploadExternal", "error": "channel_not_found"}, "target_gone"),
+    ],
+)
+async def test_each_step_of_a_file_ends_honestly(
+    slack: SlackTwin, http: aiohttp.ClientSession, fault: dict[str, Any], kind: str
+) -> None:
+    slack.next(**fault)
+    adapter = connect(slack.url, http, Kept(f1=b"1;2\n"))
+    assert (await adapter.send(DM, out(), KEY)).kind == kind
+    posted = len(slack.messages)
+    assert posted == (1 if kind == "ambiguous" else 0)
+    assert (await adapter.send(DM, out(), KEY)).kind == "ok"
+
+
+@pytest.mark.parametrize(
+    "where", ["https://evil.example/upload", "http://files.slack.com/upload/v1/x", "file:///x", ""]
+)
+async def test_a_file_is_brought_to_slack_only(slack: SlackTwin, http: aiohttp.ClientSession, where: str) -> None:
+    body = {"ok": True, "upload_url": where, "file_id": "F1"}
+    slack.faults.order(Fault(on="files.getUploadURLExternal", status=200, body=body))
+    outcome = await connect(slack.url, http, Kept(f1=b"1;2\n")).send(DM, out(), KEY)
+    assert outcome.kind == "rejected"
+    assert "Slack's" in outcome.detail
+    assert slack.calls == ["files.getUploadURLExternal"]
+
+
+# whose limit
+
+
+@pytest.mark.parametrize(
+    ("fault", "scope", "wait_s"),
+    [
+        ({"status": 429, "retry_after": 7}, "channel", 7),
+        ({"error": "ratelimited"}, "channel", 1),
+        ({"error": "message_limit_exceeded"}, "connection", 1),
+    ],
+)
+async def test_a_limit_is_the_channel_s_unless_it_is_the_workspace_s(
+    slack: SlackTwin, adapter: Adapter, fault: dict[str, Any], scope: str, wait_s: float
+) -> None:
+    slack.next(**fault)
+    outcome = await adapter.send(DM, text("hi"), KEY)
+    assert (outcome.kind, outcome.scope, outcome.retry_after_s) == ("rate_limited", scope, wait_s)
+
+
+async def test_our_words_by_a_response_url_are_known_by_what_identity_told(slack: SlackTwin, adapter: Adapter) -> None:
+    await adapter.identity()
+    echo = slack.envelope({"type": "message", "subtype": "bot_message", "bot_id": BOT_ID, "channel": CHANNEL,
+                           "ts": "1760000400.1", "text": "done"})  # fmt: skip
+    headers = CIMultiDict({"Content-Type": "application/json"})
+    [event] = adapter.parse(RawRequest("POST", "/", {}, headers, json.dumps(echo).encode()), 0)
+    assert event.actor.is_self
