@@ -96,7 +96,7 @@ _AGENT: Final = "DiscordBot (https://pypi.org/project/deskmate, 0.1)"
 """Requests of clients that name themselves in another form are turned away."""
 
 _PING, _COMMAND, _COMPONENT = 1, 2, 3  # interactions
-_SAID: Final = {0, 19}
+_SAID: Final = (0, 19)
 """Types of messages that a person wrote: plain ones, and replies."""
 _SUPPRESS_EMBEDS: Final = 1 << 2
 _VOICE: Final = 1 << 13
@@ -822,10 +822,11 @@ def _is_shown(part: Part, answer: Mapping[str, Any]) -> bool:
 
 def _form(payload: bytes, file: Attachment, content: bytes) -> aiohttp.MultipartWriter:
     form = aiohttp.MultipartWriter("form-data")
+    name = "".join(one if one.isprintable() and one not in '"\\/' else "_" for one in file.name)
     field = form.append(payload, {"Content-Type": "application/json"})
-    field.set_content_disposition("form-data", name="payload_json")
+    field.set_content_disposition("form-data", quote_fields=False, name="payload_json")
     field = form.append(content, {"Content-Type": file.mime or "application/octet-stream"})
-    field.set_content_disposition("form-data", name="files[0]", filename=file.name or "file")
+    field.set_content_disposition("form-data", quote_fields=False, name="files[0]", filename=name or "file")
     return form
 
 
