@@ -366,6 +366,11 @@ class Connection(Section):
     api_base: WebAddress | None = None
     """Where the platform's API is; each platform has its own default."""
 
+    @property
+    def listens(self) -> bool:
+        """Messages come over a connection that we hold (`Adapter.listen`), not by webhook, or not only."""
+        return False
+
 
 Pattern = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 ConnectionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]

@@ -37,12 +37,17 @@ def platform_names() -> list[str]:
     return sorted(name for name in names if _NAME.fullmatch(name) and name != PAGE[1])
 
 
+def platform_module(name: str) -> Platform:
+    """The module of a platform that is there."""
+    return cast("Platform", importlib.import_module(f"gateway.platforms.{name}"))
+
+
 def platform_settings(name: str) -> type[Connection]:
     """The keys of a connection on this platform. Raises `LookupError`, its arguments being the names that exist."""
     names = platform_names()
     if name not in names:
         raise LookupError(*names)
-    return cast("type[Connection]", _module(name).Settings)
+    return cast("type[Connection]", platform_module(name).Settings)
 
 
 def open_connections(loaded: Loaded) -> dict[str, Opened]:
@@ -53,20 +58,21 @@ def open_connections(loaded: Loaded) -> dict[str, Opened]:
             model = platform_settings(written.platform)
         except LookupError as error:
             raise ConfigError([no_platform(loaded.source, name, written.platform, error)]) from None
-        opened[name] = Opened(name, _module(written.platform), loaded.section(("connections", name), model))
+        opened[name] = Opened(name, platform_module(written.platform), loaded.section(("connections", name), model))
     chat = loaded.settings.chat
     if chat.enabled:
         name, platform = PAGE
-        module = _module(platform)
+        module = platform_module(platform)
         settings = module.Settings.model_validate({"platform": platform, "stream_interval_ms": chat.stream_interval_ms})
         opened[name] = Opened(name, module, cast("Connection", settings))
     return opened
 
 
+def that_listen(loaded: Loaded) -> tuple[str, ...]:
+    """The connections over which messages come that no webhook brings. Raises `ConfigError`."""
+    return tuple(name for name, one in open_connections(loaded).items() if one.settings.listens)
+
+
 def adapters(loaded: Loaded, outside: Outside) -> dict[str, Adapter]:
     """An adapter for each connection, by the connection's name. Raises `ConfigError`."""
     return {name: one.platform.Adapter(name, one.settings, outside) for name, one in open_connections(loaded).items()}
-
-
-def _module(platform: str) -> Platform:
-    return cast("Platform", importlib.import_module(f"gateway.platforms.{platform}"))

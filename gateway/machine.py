@@ -104,10 +104,11 @@ class Machine:
 
 
 @asynccontextmanager
-async def machine(settings: Settings, config: Path) -> AsyncIterator[Machine]:
+async def machine(settings: Settings, config: Path, *, listens: bool = False) -> AsyncIterator[Machine]:
     """Run the processes that the settings ask for; leaving the block stops them, workers within their grace time.
 
-    `config` is the settings file for the processes. A port of 0 becomes a free one. Raises `PortTaken`,
+    `config` is the settings file for the processes. `listens`: some platforms bring messages over connections that a
+    process of its own holds. A port of 0 becomes a free one. Raises `PortTaken`,
     `AlreadyRunning`, `NoServer`, and, at any time, `Failed` in the block.
     """
     async with embedded(settings) as url:
@@ -115,7 +116,9 @@ async def machine(settings: Settings, config: Path) -> AsyncIterator[Machine]:
         own = {} if settings.redis.url else {"REDIS_URL": url}
         here = [sys.executable, "-P", "-m", "gateway.cli", "--config", str(config.absolute())]
         gateway, worker = [*here, "gateway", "--port", str(port)], [*here, "worker"]
+        listener = [_Post("listen", [*here, "listen"], MORE_S)] if listens else []
         posts = [
+            *listener,
             *_posts("gateway", gateway, settings.gateway.processes, settings.gateway.shutdown_s),
             *_posts("worker", worker, settings.worker.processes, settings.worker.grace_s),
         ]

@@ -58,12 +58,16 @@ COMMANDS: Final = {
         "up": _Command("gateway.cli.up:up", "Everything on this machine: storage, gateway, workers."),
         "gateway": _Command("gateway.cli.gateway:gateway", "The HTTP side: webhooks and pages."),
         "worker": _Command("workers.cli:worker", "One process that answers, many turns at once."),
+        "listen": _Command("gateway.cli.listen:listen", "Connections that we hold, where webhooks bring no messages."),
     },
     "Talk to it": {
         "say": _Command("gateway.cli.say:say", "Send a message to a running gateway and print the reply."),
         "demo": _Command("gateway.cli.demo:demo", "See a whole conversation, offline, without keys."),
     },
     "Look after it": {
+        "connect": _Command(
+            "gateway.cli.connect:connect", "How to connect a platform, step by step; check that it is."
+        ),
         "doctor": _Command("gateway.cli.doctor:doctor", "Check everything that it needs, and say what to do."),
         "status": _Command("gateway.cli.status:status", "What runs, what waits, what was given up."),
         "skills": _Command("gateway.cli.skills:skills", "List, show, switch, trust, add, check, try and test skills."),

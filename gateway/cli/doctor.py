@@ -10,13 +10,10 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import aiohttp
 import click
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -25,19 +22,17 @@ from config.loading import Loaded
 from config.problems import ConfigError
 from config.settings import Settings
 from gateway.address import noted_address
-from gateway.boards import Boards
 from gateway.checks import Finding, check_server
 from gateway.cli import Stop, config_option, given_config
+from gateway.cli.outside import opened_outside
 from gateway.connections import Opened, open_connections
 from gateway.conversation.mailbox import Mailbox
-from gateway.embedded import NoServer, find_program, redis_url, socket_path, socket_url
-from gateway.feed import Feed
-from gateway.files import Files
+from gateway.embedded import NoServer, find_program, redis_url
 from gateway.inventory import load_checked
 from gateway.machine import Machine, PortTaken, free_port, reachable
 from gateway.platforms import ConnectionRefused, Outside
 from gateway.shelf.packing import standing
-from gateway.store import Layout, Store, Unreachable, open_store
+from gateway.store import Store, Unreachable
 from skills import sandbox
 
 OUTSIDE_S: Final = 15.0
@@ -78,7 +73,7 @@ async def examine(loaded: Loaded) -> list[Finding]:
     except NoServer:
         url = None
         findings.append(no_redis(settings))
-    async with _outside(settings, url) as (store, outside):
+    async with opened_outside(settings, url) as (store, outside):
         if url:
             findings += await check_redis(store, settings)
         connections = [check_connection(opened, outside) for opened in open_connections(loaded).values()]
@@ -243,20 +238,6 @@ async def _skills(store: Store) -> Finding:
         return Finding("ok", "skills", f"snapshot {number}; the folders are looked at by {packer}")
     text = f"snapshot {number} stays in force" if number else "none were published yet"
     return Finding("warn", "skills", f"nobody looks at the folders now; {text}", "start `deskmate gateway`")
-
-
-@asynccontextmanager
-async def _outside(settings: Settings, url: str | None) -> AsyncIterator[tuple[Store, Outside]]:
-    layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
-    nobody = socket_url(socket_path(settings.data))
-    store = open_store(url or nobody, layout, timeout_s=settings.redis.timeout_s)  # connects when first used
-    feed = Feed(store)
-    try:
-        async with aiohttp.ClientSession(trust_env=False) as http:
-            yield store, Outside(http, feed, Files(store), Boards(store))
-    finally:
-        await feed.close()
-        await store.close()
 
 
 def _print(finding: Finding) -> None:

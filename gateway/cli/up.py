@@ -14,6 +14,7 @@ from config.loading import Loaded
 from config.settings import Settings
 from gateway.address import address_noted
 from gateway.cli import Stop, pass_loaded
+from gateway.connections import that_listen
 from gateway.embedded import AlreadyRunning, NoServer
 from gateway.logs import start_logging
 from gateway.machine import Failed, Machine, PortTaken, machine
@@ -58,7 +59,7 @@ async def _up(loaded: Loaded, settings: Settings) -> None:
     started = time.monotonic()
     asked_to_stop = asyncio.Event()
     stop_on_signals(asked_to_stop)
-    async with machine(settings, loaded.path) as running:
+    async with machine(settings, loaded.path, listens=bool(that_listen(loaded))) as running:
         with address_noted(settings.data, running.address):
             await _announced(loaded, settings, running, started, asked_to_stop)
         click.echo("Stopping: what runs is finished or handed over.")

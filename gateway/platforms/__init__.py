@@ -192,8 +192,6 @@ class Capabilities:
     """What the platform asks of senders; all workers together keep to it."""
     names_parents: bool = False
     """An answer names the message that it is to, and not whose that is: ours are remembered (`Event.parent_id`)."""
-    listens: bool = False
-    """Messages come over a connection that we hold (`Adapter.listen`), not by webhook, or not only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +271,7 @@ class Adapter(Protocol):
         ...
 
     async def listen(self, receive: Receive) -> None:
-        """With `Capabilities.listens`: hand over what comes, in order, until cancelled. Comes back from every fault that
+        """Where `Settings.listens`: hand over what comes, in order, until cancelled. Comes back from every fault that
         passes; raises `ConnectionRefused` for one that does not.
         """
         ...
