@@ -16,6 +16,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 from pydantic import SecretStr, ValidationError
+from slack_sdk.models.blocks import Block
 from slack_sdk.signature import SignatureVerifier
 
 from gateway.conversation.key import ConversationKey
@@ -113,6 +114,7 @@ def test_we_and_slack_s_own_verifier_agree(body: bytes, at_s: int, off_s: int, s
 
 
 def test_a_wrong_clock_is_told_apart_from_a_wrong_secret() -> None:
+    """B029."""
     body = b'{"type":"url_verification","challenge":"c-123","token":"t"}'
     signature = "v0=27107ad921aec910ac13a862a5e5bf61edce7530463110fb5656183d5985eaf8"
     given = request(body, headers={"X-Slack-Request-Timestamp": "1760000000", "X-Slack-Signature": signature})
@@ -249,7 +251,27 @@ def test_what_we_do_not_serve_is_no_event() -> None:
     assert parse(b"payload=" + urlencode({"": json.dumps({"type": "shortcut"})})[1:].encode(), FORM) == []
 
 
+@pytest.mark.parametrize("copies", [(0, 1, 2, 3), (1,)])
+def test_a_repetition_is_the_same_event_and_is_heard_even_if_nothing_was_before(copies: tuple[int, ...]) -> None:
+    """B021."""
+    body = {"type": "event_callback", "team_id": "T0TEAM1", "event_id": "Ev001",
+            "event": {"type": "app_mention", "user": "U0USER1", "text": "<@U0BOT01> hi", "ts": "1760000000.000100",
+                      "channel": "C0CHAN1"}}  # fmt: skip
+    heard = []
+    for number in copies:
+        given = request(body)
+        if number:
+            given.headers.update({"X-Slack-Retry-Num": str(number), "X-Slack-Retry-Reason": "http_timeout"})
+        slack = adapter()
+        slack.verify(given, NOW)
+        [event] = slack.parse(given, NOW)
+        assert slack.acknowledge([event]).status == 200
+        heard.append((event.dedupe_keys, event.text))
+    assert set(heard) == {(("id:Ev001", "message:T0TEAM1:C0CHAN1:1760000000.000100"), "hi")}
+
+
 def test_a_mention_and_its_message_share_a_key_and_a_conversation() -> None:
+    """B033."""
     [said] = parse(payload("group_mention_as_message")["body"])
     [mentioned] = parse(payload("group_mention_as_app_mention")["body"])
     assert set(said.dedupe_keys) & set(mentioned.dedupe_keys) == {"message:T00FAKE00AA:C00FAKECHAN1:1766458026.240809"}
@@ -257,6 +279,7 @@ def test_a_mention_and_its_message_share_a_key_and_a_conversation() -> None:
 
 
 def test_a_mention_in_a_direct_message_is_the_message() -> None:
+    """B033, order 4."""
     [said] = parse(message(channel="D0DM01", channel_type="im", text="<@U0BOT01> hi"))
     [mentioned] = parse(message(type="app_mention", channel="D0DM01", text="<@U0BOT01> hi"))
     assert said.conversation == mentioned.conversation == ConversationKey("slack-main", "D0DM01", TEAM)
@@ -298,6 +321,7 @@ THEIRS = Actor("U0BOT99", is_bot=True)
     ],
 )  # fmt: skip
 def test_we_and_other_bots_are_told_apart_from_people(event: dict[str, Any], actor: Actor) -> None:
+    """B035."""
     [said] = parse({**message(**event), "api_app_id": "A0APP01"})
     assert said.actor == actor
 
@@ -313,6 +337,7 @@ def test_no_app_is_not_ours_where_the_envelope_tells_none() -> None:
 
 
 def test_a_bot_s_reply_in_our_thread_is_not_addressed_to_us() -> None:
+    """B035."""
     [said] = parse(message(user="U0BOT99", bot_id="B0BOT99", thread_ts="1760000200.1", parent_user_id="U0BOT01"))
     assert not said.addressed
 
@@ -688,6 +713,15 @@ def test_buttons_stand_below_the_text_of_the_last_part() -> None:
     assert "blocks" not in last.fallback
 
 
+def test_slack_s_own_models_take_our_blocks() -> None:
+    for markdown in ("Approve **it**?", "word & " * 300):
+        [part] = adapter().render(Outbound(markdown, buttons=BUTTONS * 8))
+        blocks = Block.parse_all(part.payload["blocks"])
+        for block in blocks:
+            block.validate_json()
+        assert [one.to_dict() for one in blocks] == part.payload["blocks"]
+
+
 def test_a_long_text_above_buttons_is_several_blocks_and_loses_nothing() -> None:
     markdown = "```\n" + "line < 3\n" * 300 + "```"
     [part] = adapter().render(Outbound(markdown, buttons=BUTTONS))
@@ -719,10 +753,11 @@ def test_an_event_is_read_in_little_time() -> None:
     assert time.process_time() - begun < 0.5  # a twentieth of a millisecond each, with room for a busy machine
 
 
-# shared cases
+# files, text and emoji, both ways
 
 
-def test_b037_a_file_comes_with_its_message() -> None:
+def test_a_file_comes_with_its_message() -> None:
+    """B037."""
     file = {"id": "F1", "name": "a.png", "mimetype": "image/png", "size": 2048}
     where = "https://files.slack.com/files-pri/T0TEAM1-F1/download/a.png"
     for url, fetch in (({"url_private_download": where}, {"id": "F1", "url": where}), ({}, {})):
@@ -732,7 +767,8 @@ def test_b037_a_file_comes_with_its_message() -> None:
         assert event.attachments[0].fetch == fetch
 
 
-def test_b043_text_is_read_once_and_written_back_the_same() -> None:
+def test_text_is_read_once_and_written_back_the_same() -> None:
+    """B043."""
     typed = (
         "alert when load &gt; 5 &amp;&amp; disk &lt; 10, see <https://example.com/?a=1&amp;b=2|the page> "
         "<#C0CHAN1|ops> cc <@U0USER2> &amp;lt;b&amp;gt; &copy;"
@@ -749,7 +785,8 @@ def test_b043_text_is_read_once_and_written_back_the_same() -> None:
 @pytest.mark.parametrize(
     "text", ["🚀" * 2_100, "word " * 700 + "🎩" * 600 + "\n" + "👨‍👩‍👧‍👦" * 300, "👨‍👩‍👧‍👦" * 1_200]
 )
-def test_b047_emoji_are_counted_as_characters_and_families_stay_whole(text: str) -> None:
+def test_emoji_are_counted_as_characters_and_families_stay_whole(text: str) -> None:
+    """B047."""
     parts = texts(text)
     assert all(len(part) <= TEXT_LIMIT for part in parts)
     assert [part.encode() for part in parts]
@@ -757,7 +794,8 @@ def test_b047_emoji_are_counted_as_characters_and_families_stay_whole(text: str)
     assert not any(part.startswith("\u200d") or part.endswith("\u200d") for part in parts)
 
 
-def test_b049_bold_beside_chinese_is_bold_and_a_table_is_aligned() -> None:
+def test_bold_beside_chinese_is_bold_and_a_table_is_aligned() -> None:
+    """B049."""
     [shown] = texts(
         "请先看**截止日期**再回复，备注「**加急**」。오늘**마감**입니다\n\n"
         "| 功能 | Before | After |\n|---|---|---|\n| **速度** | 10 ms | 7 ms |\n| a \\| b | `x|y` | |"
@@ -777,7 +815,8 @@ def test_b049_bold_beside_chinese_is_bold_and_a_table_is_aligned() -> None:
 PING = "<!channel> <!here> <@U0USER9> @everyone @here <@&777> <https://evil.example|https://bank.example> &lt;!here&gt;"
 
 
-def test_b053_nobody_is_called_and_no_address_hides_behind_another() -> None:
+def test_nobody_is_called_and_no_address_hides_behind_another() -> None:
+    """B053."""
     [part] = adapter().render(Outbound(f"{PING} [https://bank.example](https://evil.example)", buttons=BUTTONS))
     assert part.fallback
     shown = [part.payload["text"], part.fallback["text"], part.payload["blocks"][0]["text"]["text"]]

@@ -598,7 +598,8 @@ async def test_a_stream_that_is_still_open_is_waited_for_and_not_answered_twice(
     assert (await adapter.edit(to, sent, text("Hello!"))).kind == "transient"
 
 
-async def test_b053_nothing_in_a_stream_is_live_wherever_it_was_cut(slack: SlackTwin, adapter: Adapter) -> None:
+async def test_nothing_in_a_stream_is_live_wherever_it_was_cut(slack: SlackTwin, adapter: Adapter) -> None:
+    """B053."""
     line = "<!channel> <@U0USER9> @here &lt;!here&gt; <https://evil.example|x> [https://bank.example](https://evil.example)"
     to, sent = assistant(slack), None
     for end in range(1, len(line) + 1):
