@@ -125,7 +125,7 @@ GUIDE: Final = Guide(
         "Write `/newbot` to <https://t.me/BotFather> and put the token that it gives into `$TELEGRAM_BOT_TOKEN`.",
         "Make a secret, `openssl rand -hex 32`, and put it into `$TELEGRAM_SECRET_TOKEN`.",
         "Add a connection `{name}`: `platform: telegram`, and the two as `bot_token` and `secret_token`.",
-        "Have Telegram send to `{url}`: its method `setWebhook`, with the same `secret_token`.",
+        "Have Telegram send to `{url}`, which must be HTTPS: `deskmate connect telegram --name {name}` does it then.",
         "Add the bot to groups. There it sees what is meant for it; as an administrator it sees everything.",
     ),
 )
@@ -265,7 +265,7 @@ class Adapter(Plain):
             await self._call("sendChatAction", {**_room(to), "action": "typing"})
 
     async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
-        said = str(split(text.strip(), NOTICE_LIMIT, utf16)[0])
+        said = str(split(rich(text).text, NOTICE_LIMIT, utf16)[0])
         await self._call("answerCallbackQuery", {"callback_query_id": text_of(event.extra.get(CALLBACK)), "text": said})
         if is_settled:
             await self._call("editMessageReplyMarkup", _message(to, Sent(event.message_id)))
@@ -327,19 +327,17 @@ class Adapter(Plain):
         message_id = _id("message_id", message.get("message_id"))
         entities = objects_of(message.get("entities") or message.get("caption_entities"))[:ENTITIES_MAX]
         text, mentioned = self._without_us(raw, entities)
-        name = whose = ""
+        name = ""
         if any(one.get("type") == "bot_command" and one.get("offset") == 0 for one in entities):
-            name, whose, rest = _commanded(text)
-            if whose in {"", self._username()}:
-                text, mentioned = rest, mentioned or bool(whose)
-            else:
-                name = ""
+            name, whose, text = _commanded(text)
+            if whose not in {"", self._username()}:
+                return []  # a command for another bot
+            mentioned = mentioned or bool(whose)
         answered = object_of(message.get("reply_to_message"))
         is_answer = (
             object_of(answered.get("from")).get("id") == self._bot
             and "forum_topic_created" not in answered  # each message of a topic answers the topic's first
             and not actor.is_bot
-            and bool(name or not whose)  # not a command for another bot
         )
         if name == "start" and is_direct:
             name = text = ""  # how every chat with a bot begins

@@ -422,7 +422,7 @@ async def test_a_pressed_button_is_answered_and_goes_when_all_is_said(telegram: 
     to = replace(ROOM, extra=first.extra)
     await adapter.pressed(to, first, "Not yours 🚀" * 40, is_settled=False)
     assert telegram.shown[0].buttons == ["Approve", "No"]
-    await adapter.pressed(to, second, "Done", is_settled=True)
+    await adapter.pressed(to, second, "**Done**", is_settled=True)
     assert telegram.shown[0].buttons == []
     assert list(telegram.notices.values())[1] == "Done"
     assert 150 < len(str(next(iter(telegram.notices.values())))) <= 200
