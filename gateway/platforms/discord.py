@@ -159,6 +159,10 @@ class Settings(Connection):
         origin(value)
         return value
 
+    @property
+    def listens(self) -> bool:
+        return self.gateway
+
 
 GUIDE: Final = Guide(
     steps=(
@@ -167,7 +171,7 @@ GUIDE: Final = Guide(
         "On the page *Bot* reset the token and put it into `bot_token`.",
         "For messages that don't mention the bot, switch on *Message Content Intent* there, and set `message_content: true`.",
         "Start deskmate, and `deskmate listen {name}` beside it, which hears messages.",
-        "Set `{url}` as *Interactions Endpoint URL* on *General Information*; Discord tries it at once.",
+        "Then run this again: it registers the command, and `{url}` as *Interactions Endpoint URL*, which Discord tries at once.",
         "On the page *OAuth2* make a link with the scopes and permissions below, open it and choose the server.",
     ),
     scopes=(
@@ -190,7 +194,6 @@ class Adapter(Plain):
             file_max_bytes=settings.file_max_bytes,
             typing_s=10.0,
             pace=(Pace("connection", 50, 1.0),),
-            listens=settings.gateway,
         )
         self.me: Actor | None = None
         """Who we are, once `identity` was asked or the Gateway told."""
@@ -820,12 +823,16 @@ def _is_shown(part: Part, answer: Mapping[str, Any]) -> bool:
     return text_of(answer.get("content")).strip() == part.payload.get("content", "").strip() and buttons == ours
 
 
+_MIME: Final = re.compile(r"(?!multipart/)[a-z]+/[\w.+-]{1,80}", re.ASCII)
+
+
 def _form(payload: bytes, file: Attachment, content: bytes) -> aiohttp.MultipartWriter:
     form = aiohttp.MultipartWriter("form-data")
     name = "".join(one if one.isprintable() and one not in '"\\/' else "_" for one in file.name)
     field = form.append(payload, {"Content-Type": "application/json"})
     field.set_content_disposition("form-data", quote_fields=False, name="payload_json")
-    field = form.append(content, {"Content-Type": file.mime or "application/octet-stream"})
+    mime = file.mime if _MIME.fullmatch(file.mime) else "application/octet-stream"
+    field = form.append(content, {"Content-Type": mime})
     field.set_content_disposition("form-data", quote_fields=False, name="files[0]", filename=name or "file")
     return form
 

@@ -202,7 +202,7 @@ class DiscordTwin:
         if retry_after is not None:
             body = {"message": "You are being rate limited.", "retry_after": retry_after, "global": is_global}
             headers = {"Retry-After": str(int(retry_after) + 1), "X-RateLimit-Scope": "global" if is_global else "user"}
-            made = Fault(**{**asdict(made), "status": 429, "body": body, "headers": headers})
+            made = Fault(**{**asdict(made), "status": 429, "body": body, "headers": headers | {"Via": "1.1 google"}})
         self.faults.order(made, times)
 
     # people
@@ -315,7 +315,7 @@ class DiscordTwin:
         self.calls.append(what)
         fault = self.faults.take(what)
         if fault and not fault.taken:
-            return await self.faults.show(request, fault)
+            return await self._show(request, fault)
         status, answer = 200, None
         try:
             if not request.headers.get("User-Agent", "").startswith("DiscordBot ("):
@@ -334,8 +334,13 @@ class DiscordTwin:
         async with self._changed:
             self._changed.notify_all()
         if fault:
-            return await self.faults.show(request, fault)
-        return web.Response(status=204) if answer is None else web.json_response(answer, status=status)
+            return await self._show(request, fault)
+        return web.Response(status=204) if answer is None else _as_json(status, answer)
+
+    async def _show(self, request: web.Request, fault: Fault) -> web.StreamResponse:
+        if isinstance(fault.body, dict | list):
+            return _as_json(fault.status, fault.body, fault.headers)
+        return await self.faults.show(request, fault)
 
     def _handler(self, method: str, path: list[str]) -> tuple[str, Any]:
         match method, path:
@@ -369,7 +374,7 @@ class DiscordTwin:
             "id": APPLICATION,
             "name": "deskmate",
             "verify_key": PUBLIC_KEY,
-            "interactions_endpoint_url": self.endpoint,
+            "interactions_endpoint_url": self.endpoint or None,
         }
         shown = {"icon": None, "description": "", "bot_public": True, "bot_require_code_grant": False, "flags": 0}
         return {**ours, **shown, "summary": "", "team": None, "owner": _user(USER)}
@@ -644,6 +649,12 @@ def sign(raw: bytes, *, key: Ed25519PrivateKey = KEY, at_s: float | None = None)
 async def _send(socket: web.WebSocketResponse, pack: Callable[[str], bytes] | None, payload: Mapping[str, Any]) -> None:
     text = json.dumps(payload)
     await (socket.send_bytes(pack(text)) if pack else socket.send_str(text))
+
+
+def _as_json(status: int, body: Any, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Discord names no character set, and there are clients that compare the header with just this."""
+    whole = {**(headers or {}), "Content-Type": "application/json"}
+    return web.Response(status=status, body=json.dumps(body).encode(), headers=whole)
 
 
 def _user(user: str) -> dict[str, Any]:

@@ -455,6 +455,13 @@ async def test_a_file_can_be_a_command_s_answer(discord: DiscordTwin, adapter: A
     assert [(one.text, one.file) for one in discord.shown] == [("Here", PNG)]
 
 
+@pytest.mark.parametrize("mime", ["", "image/png\r\nX-A: b", "multipart/mixed", "é/ü", "text/csv; charset=utf-8"])
+async def test_a_type_that_is_none_spoils_no_upload(discord: DiscordTwin, adapter: Adapter, mime: str) -> None:
+    part = Part(file=Attachment("file", "", mime, len(PNG), {"file": "there"}))
+    assert (await adapter.send(ROOM, part, KEY)).kind == "ok"
+    assert [one.file for one in discord.shown] == [PNG]
+
+
 async def test_a_file_that_is_gone_or_too_long_is_a_final_no(discord: DiscordTwin, http: aiohttp.ClientSession) -> None:
     gone = Part(file=Attachment("file", "a", "", 1, {"file": "gone"}))
     outcome = await connect(discord.url, http).send(ROOM, gone, KEY)
@@ -643,7 +650,7 @@ class Listener:
 
 
 async def test_messages_are_heard_in_order(discord: DiscordTwin, adapter: Adapter) -> None:
-    assert adapter.capabilities.listens
+    assert adapter._settings.listens
     async with Listener(adapter) as listener:
         said = await discord.mention("", "one")
         await discord.direct("", "two")
@@ -786,7 +793,7 @@ async def test_texts_that_are_not_granted_and_a_wrong_token_are_said_to_be_so(
         await asyncio.wait_for(connect(discord.url, http, bot_token=SecretStr("x")).listen(Listener.receive), 5)  # type: ignore[arg-type]
     with pytest.raises(ConnectionRefused, match="gateway is off"):
         await connect(discord.url, http, gateway=False).listen(Listener.receive)  # type: ignore[arg-type]
-    assert not connect(discord.url, http, gateway=False).capabilities.listens
+    assert not connect(discord.url, http, gateway=False)._settings.listens
 
 
 async def test_faults_that_pass_are_waited_out(discord: DiscordTwin, adapter: Adapter) -> None:
