@@ -143,7 +143,7 @@ class Settings(Connection):
     gateway: bool = True
     """Hear messages, over a connection that `deskmate listen` holds. Else commands and buttons are all there is."""
     message_content: bool = False
-    """Ask for the text of messages that don't mention us, which Discord has to grant (page "Bot", Message Content Intent)."""
+    """Hear messages in servers that don't mention us, too: Discord has to grant it (page "Bot", Message Content Intent)."""
     window_s: int = Field(300, ge=1, le=86_400)
     """An interaction that was signed earlier, or is this far ahead of the clock, is refused. Discord names no window."""
     command: str = Field("deskmate", pattern=r"^[a-z0-9_-]{1,32}$")
@@ -510,8 +510,11 @@ class Adapter(Plain):
         actor = replace(actor, is_self=is_self, is_bot=is_self or actor.is_bot or "webhook_id" in data)
         answered = object_of(data.get("referenced_message"))
         direct = "guild_id" not in data
+        called = [one.get("id") for one in objects_of(data.get("mentions"))]
+        if not text and not direct and not self._settings.message_content and self._us not in called:
+            return []  # what was said is not for us to see
         # Who answers somebody calls them, unless that is switched off; a bot has to say our name.
-        called = [*objects_of(data.get("mentions")), object_of(answered.get("author"))] if not actor.is_bot else []
+        meant = [*called, object_of(answered.get("author")).get("id")] if not actor.is_bot else []
         edited = text_of(data.get("edited_timestamp"))[:40] if kind == "edit" else ""
         return [
             Event(
@@ -522,7 +525,7 @@ class Adapter(Plain):
                 at_ms=_ms(edited or data.get("timestamp"), message),
                 message_id=message,
                 text=self._read(text, data),
-                addressed=direct or self._us in [*_MENTION.findall(text), *(one.get("id") for one in called)],
+                addressed=direct or self._us in [*_MENTION.findall(text), *meant],
                 is_direct=direct,
                 attachments=_attachments(data),
                 quoted=_quoted(answered, data),

@@ -315,7 +315,7 @@ def test_text_is_as_a_person_reads_it_without_our_name(content: str, text: str) 
 def test_what_is_answered_or_forwarded_is_quoted() -> None:
     [event] = heard(content=f"<@{BOT}>", type=19, referenced_message=OURS)
     assert (event.text, event.quoted, event.is_empty) == ("", "The deploy failed with code 7", False)
-    [event] = heard(content="", message_snapshots=[{"message": {"content": "from elsewhere"}}])
+    [event] = heard(content="", mentions=CALLED, message_snapshots=[{"message": {"content": "from elsewhere"}}])
     assert event.quoted == "from elsewhere"
     [event] = heard(content=f"<@{BOT}>")
     assert event.is_empty
@@ -336,6 +336,14 @@ def test_what_is_answered_or_forwarded_is_quoted() -> None:
 def test_we_and_other_bots_are_flagged(said: dict[str, Any], is_self: bool) -> None:
     [event] = heard(**said)
     assert (event.actor.is_bot, event.actor.is_self) == (True, is_self)
+
+
+def test_a_text_that_is_not_for_us_to_see_is_not_heard() -> None:
+    """Neither as an empty message, nor as our own words that it answers."""
+    assert heard(content="", attachments=[]) == []
+    assert heard(content="", type=19, referenced_message=OURS) == []
+    assert heard("MESSAGE_UPDATE", content="", edited_timestamp="2026-01-01T00:01:00+00:00") == []
+    assert len(heard(content="", guild_id="absent")) == 1
 
 
 def test_a_bot_that_answers_us_does_not_address_us() -> None:
@@ -404,10 +412,18 @@ def test_files_stickers_voice_and_polls_are_attachments() -> None:
         ("file", "", "", 0),
     ]
     assert [one.fetch for one in event.attachments] == [{"url": url}, {"url": url}, {}]
-    [event] = heard(content="", sticker_items=[{"id": "1", "name": "Wave", "format_type": 1}], poll={"question": {}})
+    [event] = heard(
+        content="",
+        mentions=CALLED,
+        sticker_items=[{"id": "1", "name": "Wave", "format_type": 1}],
+        poll={"question": {}},
+    )
     assert [(one.kind, one.fetch) for one in event.attachments] == [("sticker", {}), ("poll", {})]
     [event] = heard(
-        content="", flags=1 << 13, attachments=[{"filename": "v.ogg", "content_type": "audio/ogg", "url": url}]
+        content="",
+        mentions=CALLED,
+        flags=1 << 13,
+        attachments=[{"filename": "v.ogg", "content_type": "audio/ogg", "url": url}],
     )
     assert [(one.kind, one.fetch) for one in event.attachments] == [("voice", {})]
     assert not event.is_empty

@@ -665,14 +665,18 @@ async def test_messages_are_heard_in_order(discord: DiscordTwin, adapter: Adapte
     assert await adapter.download(listener.got[4].attachments[0], 100) == PNG
 
 
-async def test_other_texts_are_seen_only_where_that_was_granted(http: aiohttp.ClientSession) -> None:
-    for granted, seen in ((False, ""), (True, "nothing for you")):
-        async with DiscordTwin(granted=granted) as discord:
-            listening = Listener(connect(discord.url, http, message_content=granted))
-            async with listening as listener:
-                await discord.say("nothing for you")
-                assert await listener.until(1) == [seen]
-                assert not listener.got[0].addressed
+@pytest.mark.parametrize(("granted", "heard"), [(False, ["for you"]), (True, ["nothing for you", "for you"])])
+async def test_other_texts_are_heard_only_where_that_was_granted(
+    http: aiohttp.ClientSession, granted: bool, heard: list[str]
+) -> None:
+    async with (
+        DiscordTwin(granted=granted) as discord,
+        Listener(connect(discord.url, http, message_content=granted)) as listener,
+    ):
+        await discord.say("nothing for you")
+        await discord.mention("", "for you")
+        assert await listener.until(len(heard)) == heard
+        assert [event.addressed for event in listener.got] == [False, True][-len(heard) :]
 
 
 async def test_after_a_break_what_was_missed_comes(discord: DiscordTwin, adapter: Adapter) -> None:
