@@ -134,6 +134,16 @@ class Deployment:
         await self._until(started, is_ready)
         return started
 
+    async def start_listener(self, *connections: str) -> Running:
+        """A process that holds connections over which messages come."""
+        started = await self._start("listen", "listen", *connections)
+
+        async def is_ready() -> bool:
+            return bool(started.lines("listening"))
+
+        await self._until(started, is_ready)
+        return started
+
     async def run(self, *command: str) -> tuple[int, str]:
         """A command of deskmate's command line: its exit code, and what it printed."""
         process = await asyncio.create_subprocess_exec(
