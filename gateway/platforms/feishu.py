@@ -193,6 +193,7 @@ class Adapter(Plain):
         text_limit=CARD_MAX_BYTES,
         limit_unit="bytes",
         idempotent_send=True,
+        names_parents=True,
         columns=60,
         buttons=5,
         file_max_bytes=FILE_MAX_BYTES,
