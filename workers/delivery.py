@@ -34,13 +34,19 @@ class Delivery:
     settings: MailboxSettings
 
     async def send_all(self, rows: Sequence[Row]) -> None:
-        """Send what is open, in order. Raises `Lost`, and `Parked` where the platform wants to be left alone."""
+        """Send what is open, in order; to a room that is gone nothing more. Raises `Lost`, and `Parked` where the platform
+        wants to be left alone.
+        """
+        gone: Outcome | None = None
         for row in rows:
-            if row.is_open:
-                await self._send(row)
+            if row.is_open and gone:
+                await self._give_up(row, gone, None)
+            elif row.is_open:
+                outcome = await self._send(row)
+                gone = outcome if outcome and outcome.kind == "target_gone" else None
 
-    async def _send(self, row: Row) -> None:
-        """One part until its fate is known."""
+    async def _send(self, row: Row) -> Outcome | None:
+        """One part until its fate is known: the outcome that it was given up for."""
         left, repeated = await self._begin(row)
         tries = 0
         while left is not None:
@@ -54,7 +60,7 @@ class Delivery:
                     log(logger, "sent", conversation=self.turn.stored.key.id, part=row.order, tries=tries)
                     if repeated:
                         await self._tell(row, "turn.send_repeated")
-                    return
+                    return None
                 case "rate_limited" | "transient" if self._age_s(row) < self.settings.send_for_s:
                     await self._wait(row, tries, outcome)
                 case "bad_format" | "too_long" if row.part.get("fallback"):
@@ -66,7 +72,8 @@ class Delivery:
                 case kind:
                     refused = kind in {"bad_format", "too_long", "rejected"}
                     await self._give_up(row, outcome, "turn.send_refused" if refused else None)
-                    return
+                    return outcome
+        return None
 
     async def _begin(self, row: Row) -> tuple[Row | None, bool]:
         """What is to be sent of a row as it was found; and whether the person may get it twice."""

@@ -190,6 +190,15 @@ async def test_a_gone_target_is_not_tried_again(slacked: Desk) -> None:
     assert await slacked.states() == ["given_up"]
 
 
+async def test_to_a_room_that_is_gone_nothing_more_is_sent(slacked: Desk) -> None:
+    rows = await slacked.rows("word " * 3_000)
+    assert len(rows) > 2
+    slacked.twin.next(error="is_archived")
+    await slacked.delivery().send_all(rows)
+    assert slacked.twin.calls.count("chat.postMessage") == 1
+    assert await slacked.states() == ["given_up"] * len(rows)
+
+
 async def test_a_send_nobody_saw_end_is_looked_for(slacked: Desk) -> None:
     slacked.twin.next(hang=True, taken=True, on="chat.postMessage")
     await slacked.delivery().send_all(await slacked.rows("there already"))
