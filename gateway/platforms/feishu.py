@@ -458,9 +458,9 @@ class Adapter(Plain):
                 await self._call("DELETE", f"{path}/{made}")
 
     async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
-        """The waiting sign ended with the webhook's answer."""
-        if is_settled:
-            shown = f"{text_of(event.extra.get('text'))}\n\n{write(text, _DIALECT)}".strip()
+        """The waiting sign ended with the webhook's answer, and the text is said like any other: the buttons go."""
+        del text
+        if is_settled and (shown := text_of(event.extra.get("text"))):
             sent = Sent(event.message_id, object_of(event.extra.get("ref")))
             await self.edit(to, sent, Part({"markdown": shown}))
 

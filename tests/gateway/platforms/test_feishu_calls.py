@@ -314,7 +314,7 @@ async def test_a_settled_button_goes_and_the_text_stays(
     await adapter.pressed(where, event, "not yet", is_settled=False)
     assert feishu.shown[-1].buttons == ["Yes", "No"]
     await adapter.pressed(where, event, "approved <by> Ann", is_settled=True)
-    assert (feishu.shown[-1].text, feishu.shown[-1].buttons) == ("**Really** <b>?\n\napproved <by> Ann", [])
+    assert (feishu.shown[-1].text, feishu.shown[-1].buttons) == ("**Really** <b>?", [])
     await adapter.send(where, text("done"), f"{KEY}2")
     assert feishu.shown[-1].thread == "omt_1"
 
