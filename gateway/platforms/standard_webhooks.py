@@ -66,6 +66,7 @@ WINDOW_S: Final = 300
 ID_MAX: Final = 256
 SECRET_MIN_BYTES: Final = 16
 SIGNATURES_MAX: Final = 20
+BUTTONS_MAX: Final = 25
 
 _KINDS: Final = {
     "message.created": "message",
@@ -145,6 +146,8 @@ class Adapter(Plain):
         self.capabilities = Capabilities(
             text_limit=settings.text_limit,
             idempotent_send=True,  # the receiver knows a repetition by its webhook-id
+            buttons=BUTTONS_MAX,
+            file_max_bytes=FILE_MAX_BYTES,
         )
 
     # pure
@@ -210,8 +213,17 @@ class Adapter(Plain):
 
     def render(self, outbound: Outbound) -> list[Part]:
         pieces = split(outbound.markdown, self._settings.text_limit)
+        buttons = {"buttons": [asdict(one) for one in outbound.buttons]} if outbound.buttons else {}
         return [
-            Part({"text": str(piece), "part": number, "parts": len(pieces), "notice": outbound.is_notice})
+            Part(
+                {
+                    "text": str(piece),
+                    "part": number,
+                    "parts": len(pieces),
+                    "notice": outbound.is_notice,
+                    **(buttons if number == len(pieces) else {}),
+                }
+            )
             for number, piece in enumerate(pieces, 1)
         ]
 
@@ -222,7 +234,15 @@ class Adapter(Plain):
     # outside
 
     async def send(self, to: Address, part: Part, key: str) -> Outcome:
-        outcome = await self._post(to, key, "reply.completed", part.payload)
+        data = part.payload
+        if part.file:
+            try:
+                content = await self._files.read(part.file.fetch, FILE_MAX_BYTES)
+            except NotDownloaded as why:
+                return Outcome("rejected", detail=f"reply.completed: {why}")
+            file = {"name": part.file.name, "mime": part.file.mime, "content": base64.b64encode(content).decode()}
+            data = {"text": "", "part": 1, "parts": 1, "notice": False, "attachments": [file]}
+        outcome = await self._post(to, key, "reply.completed", data)
         return Outcome("ok", Sent(key, {"parts": part.payload.get("parts", 1)})) if outcome.kind == "ok" else outcome
 
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:

@@ -4,6 +4,7 @@ import base64
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -19,11 +20,13 @@ from pydantic import SecretStr, ValidationError
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from config.settings import WebFetchSettings
+from gateway.commands import command_of
 from gateway.conversation.key import ConversationKey
-from gateway.events import Actor, Event
+from gateway.events import Actor, Attachment, Event
 from gateway.files import FILE_MAX_BYTES, Files
 from gateway.platforms import (
     Address,
+    Button,
     Growing,
     Malformed,
     NotDownloaded,
@@ -349,6 +352,28 @@ async def test_the_same_key_again_is_the_same_message(chat: WebhookTwin, bridge:
     assert len(chat.taken) == 1
     assert chat.repeated == [KEY]
     assert bridge.capabilities.idempotent_send
+
+
+async def test_buttons_stand_under_the_last_part_and_say_a_command(bridge: Adapter) -> None:
+    buttons = (Button("Approve", "skill approve 7F3K", "primary"),)
+    *first, last = bridge.render(Outbound("word " * 12_000, buttons=buttons))
+    assert first
+    assert not any("buttons" in one.payload for one in first)
+    assert last.payload["buttons"] == [{"label": "Approve", "command": "skill approve 7F3K", "style": "primary"}]
+    [pressed] = parse(created("action.pressed", action="button", value=last.payload["buttons"][0]["command"]))
+    assert command_of(pressed) == ("skill", "approve 7F3K")
+
+
+async def test_a_file_goes_out_in_a_reply_of_its_own(chat: WebhookTwin, store: Store) -> None:
+    async with aiohttp.ClientSession() as session:
+        files = Files(store)
+        bridge = adapter(Outside(session, cast("Any", None), files, cast("Any", None)), reply_url=chat.url)
+        kept = await files.put(ROOM.conversation.id, Attachment("file", "a.csv", "text/csv", 3, content=b"1;2"))
+        assert (await bridge.send(ROOM, Part(file=kept), KEY)).kind == "ok"
+        [file] = chat.taken[0].data["attachments"]
+        assert (file["name"], file["mime"], base64.b64decode(file["content"])) == ("a.csv", "text/csv", b"1;2")
+        gone = replace(kept, fetch={"conversation": ROOM.conversation.id, "file": "f" * 32})
+        assert (await bridge.send(ROOM, Part(file=gone), KEY)).kind == "rejected"
 
 
 async def test_a_growing_answer_is_shown_whole_with_its_steps(chat: WebhookTwin, bridge: Adapter) -> None:
