@@ -40,6 +40,8 @@ _SHAPES: Final = {
     "reply.updated": _ADDRESS | {"text", "steps"},
     "reply.edited": _ADDRESS | {"message_id", "text", "part", "parts", "notice"},
 }
+_SOMETIMES: Final = {"reply.completed": {"buttons", "attachments"}, "reply.edited": {"buttons"}}
+"""What may be there beside that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,9 @@ class WebhookTwin:
         if set(body) != {"type", "timestamp", "data"} or kind not in _SHAPES:
             raise ValueError(f"not a reply: {sorted(body)} {kind}")
         datetime.fromisoformat(body["timestamp"])
-        if set(body["data"]) != _SHAPES[kind] or not isinstance(body["data"]["text"], str):
+        if set(body["data"]) - _SOMETIMES.get(kind, set()) != _SHAPES[kind] or not isinstance(
+            body["data"]["text"], str
+        ):
             raise ValueError(f"{kind} with {sorted(body['data'])}")
         return kind, Taken(time.time(), request.headers["webhook-id"], kind, body["data"])
 
