@@ -91,6 +91,8 @@ _PLACEHOLDER: Final = re.compile(r"(@_(?:user_[0-9]+|all))([ \u00a0]?)")
 _PICTURES: Final = re.compile(r"image/(?:jpeg|png|webp|gif|tiff|bmp|x-icon|vnd\.microsoft\.icon)", re.ASCII)
 _MIMES: Final = mimetypes.MimeTypes()
 _ELEMENT: Final = "text"
+_ANOTHER: Final = "-another"
+_PASSING: Final = {"rate_limited", "transient", "ambiguous"}
 _IDS_BYTES: Final = 700
 """What of a request is not known when a card is rendered, at most: ids of the chat, the topic, the message, the card."""
 
@@ -331,8 +333,13 @@ class Adapter(Plain):
             outcome, is_old = await self._post(to, "interactive", _card(part, to, {}), key, {})
         else:
             outcome, is_old = await self._post(to, "text", {"text": part.payload["text"]}, key, {"is_text": True})
+        if not outcome.sent or not is_old:
+            return outcome
         # What was made by an earlier try may be the answer as it was then, half grown.
-        return await self.edit(to, outcome.sent, part) if outcome.sent and is_old else outcome
+        edited = await self.edit(to, outcome.sent, part)
+        if edited.kind == "target_gone" and not key.endswith(_ANOTHER):  # taken away since
+            return await self.send(to, part, key + _ANOTHER)
+        return edited
 
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
         path = f"im/v1/messages/{sent.message_id}"
@@ -378,7 +385,7 @@ class Adapter(Plain):
         path = f"cardkit/v1/cards/{ref['card']}"
         settings = _dumped({"config": {"streaming_mode": False}})
         ended = await self._ordered("PATCH", f"{path}/settings", {"settings": settings}, ref)
-        if ended.outcome.kind in {"rate_limited", "transient", "ambiguous", "auth_failed"}:
+        if ended.outcome.kind in _PASSING:
             return ended
         return await self._ordered("PUT", path, {"card": {"type": "card_json", "data": _dumped(card)}}, ref, step=1)
 
@@ -416,15 +423,13 @@ class Adapter(Plain):
         made_ms = _ms(reply.data.get("create_time"))
         if not made_ms or reply.at_ms - made_ms < AGAIN_MS:
             return Outcome("ok", Sent(message, ref)), False
-        if reply.data.get("msg_type") == "interactive":
-            ref = await self._ref_of(message, made_ms)
-        return Outcome("ok", Sent(message, ref)), True
-
-    async def _ref_of(self, message: str, made_ms: int) -> dict[str, Any]:
-        """What an edit needs of a card whose making nobody saw. Without the scope there was no streaming card."""
+        if reply.data.get("msg_type") != "interactive":
+            return Outcome("ok", Sent(message, ref)), True
         found = await self._call("POST", "cardkit/v1/cards/id_convert", {"message_id": message})
-        card = text_of(found.data.get("card_id"))
-        return {"card": card, "made_ms": made_ms} if _ID.fullmatch(card) else {}
+        if found.outcome.kind in _PASSING:
+            return _repeatable(found.outcome), True
+        card = text_of(found.data.get("card_id"))  # without the scope there is none, and it did not stream either
+        return Outcome("ok", Sent(message, {"card": card, "made_ms": made_ms} if _ID.fullmatch(card) else {})), True
 
     async def _upload(self, file: Attachment) -> Outcome | tuple[str, dict[str, Any]]:
         """The kind and content of a message that shows the file. A file that was uploaded twice is no harm."""

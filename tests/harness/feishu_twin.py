@@ -570,6 +570,8 @@ class FeishuTwin:
     def _card(self, id_: str) -> Card:
         if id_ not in self.cards:
             raise Refused(200_740, "The card entity does not exist")
+        if self.cards[id_].message:
+            self._message(self.cards[id_].message)
         return self.cards[id_]
 
     def _card_json(self, body: Mapping[str, Any]) -> dict[str, Any]:

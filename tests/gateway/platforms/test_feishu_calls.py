@@ -267,6 +267,26 @@ async def test_a_growing_card_whose_sending_nobody_saw_is_made_whole(
     assert [one.text for one in feishu.shown] == ["Whole again"]
 
 
+async def test_a_growing_card_that_was_taken_away_gives_way_to_another(feishu: FeishuTwin, adapter: Adapter) -> None:
+    sent = (await adapter.show(DM, growing("One"), KEY, None)).sent
+    assert sent
+    feishu.messages[-1].is_recalled = True
+    age(feishu)
+    assert (await adapter.edit(DM, sent, text("Whole"))).kind == "target_gone"
+    for _ in range(2):
+        assert (await adapter.send(DM, text("Whole"), KEY)).kind == "ok"
+    assert [one.text for one in feishu.shown] == ["Whole"]
+
+
+async def test_who_can_not_look_what_a_message_is_tries_again(feishu: FeishuTwin, adapter: Adapter) -> None:
+    await adapter.show(DM, growing("One"), KEY, None)
+    age(feishu)
+    feishu.next(on="POST card_id", status=500)
+    assert (await adapter.send(DM, text("Whole"), KEY)).kind == "transient"
+    assert (await adapter.send(DM, text("Whole"), KEY)).kind == "ok"
+    assert [(one.text, one.is_growing) for one in feishu.shown] == [("Whole", False)]
+
+
 async def test_a_growing_card_becomes_the_fallback_where_markup_is_refused(
     feishu: FeishuTwin, adapter: Adapter
 ) -> None:
