@@ -261,10 +261,9 @@ class Adapter(Plain):
     async def pulled(self, event: Event, *, is_idle: bool) -> HttpReply:
         conversation, stream = event.conversation.id, event.extra["stream"]
         is_late = event.at_ms - await self._began_ms(event) >= self._settings.stream_s * 1000
+        if is_late or is_idle:
+            await self._boards.close(conversation, stream)  # unless its text is whole
         board = await self._boards.read(conversation, stream)
-        if (is_late or is_idle) and not board.is_whole and not board.is_closed:
-            await self._boards.close(conversation, stream)  # unless its text became whole just now
-            board = await self._boards.read(conversation, stream)
         shown: dict[str, Any] = json.loads(board.text) if board.text else {}
         answer: dict[str, Any] = {"msgtype": "stream"}
         if board.is_closed:
