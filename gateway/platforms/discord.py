@@ -289,10 +289,8 @@ class Adapter(Plain):
         return Outcome("ok", sent) if outcome.kind == "ok" else _harmless(outcome)
 
     async def _fill(self, place: str, part: Part) -> Outcome:
-        """Put the part where a command's answer is waited for. The place proves itself: no token of ours goes there."""
-        outcome, answer = await self._call(
-            "edit response", "PATCH", place, {**part.payload, **_QUIET}, file=part.file, as_bot=False
-        )
+        """Put the part where a command's answer is waited for."""
+        outcome, answer = await self._call("edit response", "PATCH", place, {**part.payload, **_QUIET}, file=part.file)
         if outcome.kind != "ok":
             return _harmless(outcome)
         sent = _sent(answer, original=True)
@@ -449,7 +447,7 @@ class Adapter(Plain):
             session.is_busy, session.is_heard = False, True
         if events and kind == "INTERACTION_CREATE":
             path = f"interactions/{data['id']}/{data['token']}/callback"
-            await self._call("acknowledge", "POST", path, json.loads(self.acknowledge(events).body), as_bot=False)
+            await self._call("acknowledge", "POST", path, json.loads(self.acknowledge(events).body))
         if isinstance(sequence := payload.get("s"), int):
             session.sequence = sequence  # stored: after a break the next one comes again
 
@@ -579,11 +577,10 @@ class Adapter(Plain):
         body: Any = None,
         *,
         file: Attachment | None = None,
-        as_bot: bool = True,
         timeout_s: float | None = None,
     ) -> tuple[Outcome, dict[str, Any]]:
         """One call. `what` names it in the log: the path may hold an interaction's token."""
-        headers = {"User-Agent": _AGENT} | ({"Authorization": f"Bot {self._token}"} if as_bot else {})
+        headers = {"User-Agent": _AGENT, "Authorization": f"Bot {self._token}"}
         raw: bytes | None = None
         if body is not None:
             headers["Content-Type"] = "application/json"
