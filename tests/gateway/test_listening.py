@@ -1,0 +1,134 @@
+"""What comes over connections that we hold is stored, whatever happens to Redis meanwhile: nobody sends it again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from config.loading import load
+from gateway import listening
+from gateway.app import Parts, open_parts
+from gateway.connections import that_listen
+from gateway.conversation.key import ConversationKey
+from gateway.events import Actor, Event
+from gateway.listening import listen, store
+from gateway.platforms import Plain, Receive
+from gateway.store import Layout
+from tests.harness.discord_twin import BOT_TOKEN, DiscordTwin
+from tests.harness.processes import until
+from tests.harness.proxy import Proxy
+
+ROOM = ConversationKey("discord-main", "1", "0")
+
+
+def event(name: str) -> Event:
+    made: dict[str, Any] = {
+        "conversation": ROOM,
+        "actor": Actor("u1"),
+        "dedupe_keys": (name,),
+        "at_ms": 1,
+        "text": name,
+    }
+    return Event(kind="message", message_id=name, **made)
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path, redis_url: str, layout: Layout, connection: dict[str, Any], **more: Any
+) -> AsyncIterator[Parts]:
+    file = folder / "deskmate.yaml"
+    settings = {
+        "redis": {"key_prefix": layout.prefix, "timeout_s": 0.5},
+        "rq": {"key_prefix": f"{layout.prefix}:rq"},
+        "connections": {"discord-main": connection},
+        **more,
+    }
+    file.write_text(yaml.safe_dump(settings))
+    loaded = load(file, variables={"DISCORD_BOT_TOKEN": BOT_TOKEN})
+    assert that_listen(loaded) == ("discord-main",)
+    parts = await open_parts(loaded, redis_url, redis_url)
+    try:
+        yield parts
+    finally:
+        await parts.close()
+
+
+@pytest.fixture
+async def twin() -> AsyncIterator[DiscordTwin]:
+    async with DiscordTwin() as twin:
+        yield twin
+
+
+async def stored(parts: Parts) -> list[str]:
+    members: list[Any] = await parts.store.redis.zrange(parts.store.layout.key(ROOM.id, "inbox"), 0, -1)
+    return [Event.load(member.partition(b":")[2]).text for member in members]
+
+
+async def test_what_comes_while_redis_is_away_is_stored_when_it_is_back(
+    tmp_path: Path, redis_url: str, layout: Layout, twin: DiscordTwin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "PAUSE_S", (0.05, 0.1))
+    async with Proxy(redis_url) as proxy, opened(tmp_path, proxy.redis_url, layout, twin.connection) as parts:
+        await parts.mailbox.open()
+        proxy.hold()
+        storing = asyncio.create_task(store(parts, "discord-main", [event("one"), event("two")]))
+        await asyncio.sleep(1.2)
+        assert not storing.done()
+        proxy.cut()
+        proxy.heal()
+        async with asyncio.timeout(10):
+            await storing
+        assert await stored(parts) == ["one", "two"]
+
+
+async def test_a_full_inbox_holds_back_what_comes_and_loses_nothing(
+    tmp_path: Path, redis_url: str, layout: Layout, twin: DiscordTwin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "PAUSE_S", (0.05, 0.1))
+    async with opened(tmp_path, redis_url, layout, twin.connection, mailbox={"inbox_max": 1}) as parts:
+        await parts.mailbox.open()
+        await store(parts, "discord-main", [event("one")])
+        storing = asyncio.create_task(store(parts, "discord-main", [event("two")]))
+        await asyncio.sleep(0.3)
+        assert not storing.done()
+        await parts.store.redis.delete(parts.store.layout.key(ROOM.id, "inbox"))  # as a worker that took it
+        async with asyncio.timeout(5):
+            await storing
+        assert await stored(parts) == ["two"]
+
+
+async def test_a_connection_that_breaks_is_held_again_and_ends_when_told(
+    tmp_path: Path, redis_url: str, layout: Layout, twin: DiscordTwin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "REFUSED_PAUSE_S", 0.05)
+    begun: list[int] = []
+
+    class Breaking(Plain):
+        async def identity(self) -> Actor:
+            return Actor("us", is_self=True)
+
+        async def listen(self, receive: Receive) -> None:
+            begun.append(1)
+            if len(begun) < 3:
+                raise RuntimeError("a fault that nobody thought of")
+            await receive([event("after all")])
+            await asyncio.Event().wait()
+
+    async with opened(tmp_path, redis_url, layout, twin.connection) as parts:
+        breaking: Any = Breaking()
+        parts.adapters["discord-main"] = breaking  # type: ignore[index]  # a test's own
+        stop = asyncio.Event()
+        listening_on = asyncio.create_task(listen(parts, ["discord-main"], stop))
+        await until(lambda: len(begun) == 3)
+        async with asyncio.timeout(5):
+            while await stored(parts) != ["after all"]:
+                await asyncio.sleep(0.02)
+        stop.set()
+        async with asyncio.timeout(5):
+            await listening_on
