@@ -39,7 +39,7 @@ HOLD = Script(
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local key, full = KEYS[1] .. ':' .. ARGV[1], now + tonumber(ARGV[2])
     if tonumber(redis.call('GET', key) or 0) < full then
-        redis.call('SET', key, string.format('%.0f', full), 'PX', math.ceil(full - now))
+        redis.call('SET', key, string.format('%.0f', full), 'PX', math.max(1, math.ceil(full - now)))
     end
     return 1
     """,
