@@ -69,7 +69,7 @@ class Intake:
         if reason := _why_not(event, profile):
             return Received("ignored", reason)
         if not event.addressed and not await self._is_for_us(event, profile):
-            if profile.overhear and not event.actor.is_bot and not event.is_empty:
+            if profile.overhear and not event.actor.is_bot and event.text.strip() and not event.is_empty:
                 await hear(self._mailbox.store, event, profile.overhear)
             return Received("ignored", "not addressed")
         if event.actor.is_bot and not await self._passes(event, profile):

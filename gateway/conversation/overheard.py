@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,10 +18,15 @@ TEXT_MAX: Final = 2_000
 HEAR = Script(
     "overhear",
     """
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local heard = KEYS[1] .. ':ch:' .. ARGV[1]
-    redis.call('ZADD', heard, ARGV[2], ARGV[3])
-    redis.call('ZREMRANGEBYRANK', heard, 0, -1 - tonumber(ARGV[4]))
-    redis.call('PEXPIRE', heard, ARGV[5])
+    local last = redis.call('ZRANGE', heard, -1, -1, 'WITHSCORES')[2]
+    local at = math.max(now, tonumber(last or 0) + 1) -- no two at one time: whoever has read up to one has not missed one
+    redis.call('ZADD', heard, 'NX', string.format('%.0f', at), ARGV[2])
+    redis.call('ZREMRANGEBYSCORE', heard, '-inf', string.format('%.0f', now - ARGV[4]))
+    redis.call('ZREMRANGEBYRANK', heard, 0, -1 - tonumber(ARGV[3]))
+    redis.call('PEXPIRE', heard, ARGV[4])
     return 1
     """,
 )
@@ -32,6 +38,7 @@ class Heard:
 
     id: str
     at_ms: int
+    """When it came to us, by the server's clock: a platform's may be wrong, or count in seconds."""
     who: str
     text: str
 
@@ -41,12 +48,13 @@ async def hear(store: Store, event: Event, most: int) -> None:
     said = [event.message_id, event.actor.name or event.actor.id, event.text[:TEXT_MAX]]
     member = json.dumps(said, ensure_ascii=False)
     channel = event.conversation.channel_id
-    await store.run(HEAR, store.layout.heard_root, channel, event.at_ms, member, most, KEEP_MS)
+    await store.run(HEAR, store.layout.heard_root, channel, member, most, KEEP_MS)
 
 
 async def heard_since(store: Store, key: ConversationKey, after_ms: int, most: int) -> list[Heard]:
     """The last ones of the conversation's channel that are younger, oldest first. Raises `Unreachable`."""
     name = f"{store.layout.heard_root}:ch:{key.channel_id}"
+    after_ms = max(after_ms, int(time.time() * 1000) - KEEP_MS)
     with reading():
         found: Any = await store.redis.zrange(name, f"({after_ms}", "+inf", byscore=True, withscores=True)
     return [Heard(message, int(at), who, text) for raw, at in found[-most:] for message, who, text in [json.loads(raw)]]
