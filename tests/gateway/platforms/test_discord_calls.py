@@ -65,7 +65,7 @@ class Kept:
 
 @pytest.fixture
 async def discord() -> AsyncIterator[DiscordTwin]:
-    async with DiscordTwin(heartbeat_ms=60) as twin:
+    async with DiscordTwin(heartbeat_ms=200) as twin:
         yield twin
 
 
@@ -713,11 +713,11 @@ async def test_a_slow_store_is_no_dead_connection(discord: DiscordTwin, adapter:
         listener.ready.clear()
         await discord.mention("", "one")
         beats = len(discord.heartbeats)
-        await discord.until(lambda: len(discord.heartbeats) > beats + 4)
+        await discord.until(lambda: len(discord.heartbeats) > beats + 2)
         listener.ready.set()
         assert await listener.until(1) == ["one"]
         beats = len(discord.heartbeats)
-        await discord.until(lambda: len(discord.heartbeats) > beats + 2)
+        await discord.until(lambda: len(discord.heartbeats) > beats + 1)
     assert (discord.identified, discord.resumed) == (1, [])
 
 
