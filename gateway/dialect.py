@@ -188,7 +188,7 @@ def _tidy(entities: Sequence[Entity]) -> list[Entity]:
                     end = code.offset + code.length
                     rest = replace(rest, offset=end, length=rest.offset + rest.length - end)
         tidy.append(rest)
-    return sorted((one for one in tidy if one.length), key=lambda one: (one.offset, -one.length))
+    return sorted((one for one in tidy if one.length), key=lambda one: one.offset)
 
 
 def _holds(outer: Entity, inner: Entity) -> bool:
@@ -216,7 +216,7 @@ def _beside_cjk(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInl
 
 def _bare_address(state: StateInline, silent: bool) -> bool:
     """A rule, met at a colon: an address in the text. Marks of emphasis can be in it."""
-    if state.src[state.pos] != ":" or state.linkLevel:
+    if state.src[state.pos] != ":":
         return False
     scheme = next((one for one in ("https", "http") if state.pending[-5:].lower().endswith(one)), "")
     start = state.pos - len(scheme)
@@ -242,7 +242,7 @@ def _reader() -> MarkdownIt:
     reader.enable(["table", "strikethrough"])
     # An entity is what people typed, and would be shown as another text. A definition's line would not be shown, and
     # may be in another part than its link. A text above `---` is no heading to who writes a chat message.
-    reader.disable(["html_inline", "html_block", "entity", "reference", "lheading"])
+    reader.disable(["entity", "reference", "lheading"])
     reader.inline.ruler.at("emphasis", _beside_cjk(emphasis.tokenize))
     reader.inline.ruler.at("strikethrough", _beside_cjk(strikethrough.tokenize))
     reader.inline.ruler.before("newline", "bare_address", _bare_address)
@@ -364,7 +364,7 @@ class _Writer:
         seam = self._dialect.seam
         out = ""
         for at, (kind, text) in enumerate(pieces):
-            if kind not in marks or kind in within or not text.strip():
+            if kind not in marks or kind in within:
                 out += text
                 continue
             after = pieces[at + 1][1][0].strip() if at + 1 < len(pieces) else ""
@@ -400,7 +400,7 @@ class _Writer:
         seen = _Writer(PLAIN, "").inline(node.children, frozenset({"link"})).strip()
         if not _WEB.match(url):
             return label + self._dialect.escape(f" ({url})" if label else url)
-        if seen == url or not label:
+        if seen == url:
             return self._dialect.link("", url)
         if node.markup != "autolink" and hides(url, seen):
             return label + self._dialect.escape(" (") + self._dialect.link("", url) + self._dialect.escape(")")

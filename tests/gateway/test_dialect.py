@@ -137,6 +137,7 @@ def test_a_table_is_aligned_by_display_width_without_marks() -> None:
     ]
     assert write(f"{TABLE}\n\nafter", HTML) == f'<pre lang="">{chr(10).join(rows)}</pre>\n\nafter'
     assert write(TABLE, PLAIN) == "\n".join(rows)
+    assert write("| a |\n|---|\n| `x\\|y` |", PLAIN) == "a\n---\nx|y"
     quoted = "".join(f"> {line}\n" for line in TABLE.split("\n"))
     assert write(quoted, PLAIN) == "\n".join(rows)
 
@@ -176,6 +177,10 @@ def test_text_and_entities_are_counted_in_utf_16() -> None:
             Entity("link", 23, 1, "https://b.example"),
         ),
     )
+
+
+def test_what_shows_nothing_is_empty() -> None:
+    assert rich("```\n   \n```") == rich("#") == Rich("")
 
 
 def test_what_a_text_holds_is_never_taken_for_the_marks_of_entities() -> None:
