@@ -192,6 +192,8 @@ THUMB = "👋🏽 好的 @acme_bot status?"
         (THUMB, None, False, THUMB),
         (THUMB, [entity("text_mention", 8, 9, user={"id": BOT})], True, "👋🏽 好的 status?"),
         (THUMB, [entity("text_mention", 8, 9, user={"id": 7})], False, THUMB),
+        (THUMB, [entity("text_mention", 500, 9, user={"id": BOT})], False, THUMB),
+        (THUMB, [entity("text_mention", 18, 9, user={"id": BOT})], False, THUMB),
         (THUMB, [entity("mention", 4, 9)], False, THUMB),  # as if characters were counted
         (THUMB, [entity("mention", -1, 9)], False, THUMB),
         (THUMB, [entity("mention", 8, 10**30)], False, THUMB),
@@ -575,6 +577,7 @@ def test_a_table_is_aligned_in_a_block() -> None:
     "markdown",
     ["🚀" * 2_100, "word " * 700 + "🎩" * 600 + "\n" + "👨‍👩‍👧‍👦" * 300, "@a " * 3_000, "**@b** `x` " * 1_000,
      "| a | b |\n|---|---|\n" + f"| {'x' * 300} | y |\n| y | z |\n" * 40, "```\n" + "line < 3\n" * 2_000 + "```",
+     "| a | b |\n|---|---|\n" + f"| {'🚀' * 30} | y |\n| y | {'x' * 40} |\n" * 60,
      "[x](mailto:somebody@example.com) " * 400],
 )  # fmt: skip
 def test_no_part_and_no_fallback_is_over_the_limit_in_utf16_units(markdown: str) -> None:

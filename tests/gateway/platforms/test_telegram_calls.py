@@ -202,7 +202,9 @@ async def test_a_group_that_became_a_supergroup_is_followed_at_once(telegram: Te
     assert (sent.ref, telegram.messages[0].chat) == ({"chat_id": GROUP}, GROUP)
     assert (await adapter.edit(old, sent, text("ho"))).kind == "ok"
     telegram.moved |= {-55: -56, -56: -55}
+    telegram.calls.clear()
     assert (await adapter.send(old, text("hi"), KEY)).kind == "target_gone"
+    assert len(telegram.calls) == 2
 
 
 # growing answers
@@ -492,6 +494,7 @@ async def test_a_file_that_is_too_long_is_refused_whatever_was_said_of_it(
     file = attachment(telegram.file("x.csv", b"123456789"), size_bytes=told)
     with pytest.raises(NotDownloaded, match=r"allowed are 8|more than 8 bytes"):
         await adapter.download(file, 8)
+    assert telegram.calls == ([] if told > 8 else ["getFile"])
 
 
 @pytest.mark.parametrize(
