@@ -680,7 +680,7 @@ def test_parts_are_slack_s_dialect_with_a_plain_fallback() -> None:
 @pytest.mark.parametrize(
     "markdown",
     ["word " * 3_000, "&" * 9_000, "| a | b |\n|---|---|\n" + f"| {'x' * 300} | y |\n| y | z |\n" * 40, "🚀" * 9_000,
-     "```\n" + "line < 3\n" * 2_000 + "```"],
+     "```\n" + "line < 3\n" * 2_000 + "```", "\\*" * 5_000],
 )  # fmt: skip
 def test_every_part_and_fallback_fits_post_and_update(markdown: str) -> None:
     for part in adapter().render(Outbound(markdown)):
@@ -843,3 +843,10 @@ def test_the_manifest_asks_for_what_is_needed_and_names_our_address() -> None:
     } == {url}
     assert features["slash_commands"][0]["command"] == f"/{adapter()._settings.command}"
     assert features["slash_commands"][0]["should_escape"] is False
+
+
+def test_the_docs_hold_the_same_manifest() -> None:
+    docs = (Path(__file__).parents[3] / "docs/platforms/slack.md").read_text(encoding="utf-8")
+    shown = docs.partition("```yaml\n")[2].partition("```")[0]
+    url = "https://YOUR-HOST/webhooks/slack-main"
+    assert yaml.safe_load(shown) == yaml.safe_load(GUIDE.manifest.replace("{url}", url))
