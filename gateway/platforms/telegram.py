@@ -68,8 +68,10 @@ TEXT_LIMIT: Final = 4_096
 """Of a message, after its entities are taken out. Telegram says characters; UTF-16 units are never fewer."""
 NOTICE_LIMIT: Final = 200
 """Of what a pressed button is answered with."""
-ENTITIES_MAX: Final = 1_000
-"""How many of a text's entities are looked at; Telegram sends far fewer."""
+ENTITIES_MAX: Final = 100
+"""Of a message; Telegram passes over what is more, and a link would lose its address."""
+ENTITIES_READ: Final = 1_000
+"""How many of what comes in are looked at; Telegram sends far fewer."""
 FILE_MAX_BYTES: Final = 50_000_000
 PHOTO_MAX_BYTES: Final = 10_000_000
 DOWNLOAD_S: Final = 30.0
@@ -219,7 +221,7 @@ class Adapter(Plain):
         return HttpReply()
 
     def render(self, outbound: Outbound) -> list[Part]:
-        made = fitting(outbound.markdown, TEXT_LIMIT, _calm_length, _written, lambda one: utf16(one.text))
+        made = fitting(outbound.markdown, TEXT_LIMIT, _calm_length, _written, _size)
         parts = [
             Part(_payload(written), {"text": _calm(source)}, outbound.only_for)
             for source, written in made or [("…", Rich("…"))]
@@ -325,7 +327,7 @@ class Adapter(Plain):
             return []  # that somebody came, that something was pinned
         actor = self._actor(sender)
         message_id = _id("message_id", message.get("message_id"))
-        entities = objects_of(message.get("entities") or message.get("caption_entities"))[:ENTITIES_MAX]
+        entities = objects_of(message.get("entities") or message.get("caption_entities"))[:ENTITIES_READ]
         text, mentioned = self._without_us(raw, entities)
         name = ""
         if any(one.get("type") == "bot_command" and one.get("offset") == 0 for one in entities):
@@ -545,6 +547,11 @@ def _written(markdown: str) -> Rich:
         if not any(one.offset < offset < one.offset + one.length for one in exact):
             put.append((offset, "\u200b"))
     return _with(made, sorted(put))
+
+
+def _size(made: Rich) -> int:
+    """In UTF-16 code units; too much where the entities are too many."""
+    return utf16(made.text) if len(made.entities) <= ENTITIES_MAX else TEXT_LIMIT + 1
 
 
 def _is_mail(entity: Entity) -> bool:

@@ -563,7 +563,7 @@ def _said(arguments: Mapping[str, Any], least: int = 1) -> tuple[str, list[dict[
     if not isinstance(arguments.get("link_preview_options", {}), dict):
         raise Refused("can't parse link preview options")
     _check_entities(text, entities)
-    return text, entities
+    return text, entities[:100]  # the others are passed over
 
 
 def _check_entities(text: str, entities: Any) -> None:

@@ -17,12 +17,24 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 from pydantic import SecretStr, ValidationError
 from telegram import Update
+from telegram.constants import FileSizeLimit, FloodLimit, InlineKeyboardButtonLimit, MessageLimit
 
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
 from gateway.markdown import utf16
-from gateway.platforms import Address, Button, Malformed, Outbound, Outside, Part, RawRequest, Stream, Unauthorized
-from gateway.platforms.telegram import GUIDE, TEXT_LIMIT, Adapter, Settings
+from gateway.platforms import (
+    BUTTON_MAX_BYTES,
+    Address,
+    Button,
+    Malformed,
+    Outbound,
+    Outside,
+    Part,
+    RawRequest,
+    Stream,
+    Unauthorized,
+)
+from gateway.platforms.telegram import ENTITIES_MAX, GUIDE, TEXT_LIMIT, Adapter, Settings
 from tests.harness.telegram_twin import BOT, BOT_TOKEN, GROUP, SECRET, USER
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/telegram.json").read_text(encoding="utf-8"))
@@ -625,6 +637,14 @@ def test_a_growing_answer_is_a_draft_in_private_and_a_message_in_groups() -> Non
     private, group = (Address(ConversationKey("telegram", str(chat))) for chat in (USER, GROUP))
     assert adapter().stream(private).kind == "passing"
     assert adapter().stream(group) == Stream("message", interval_s=3.0)
+
+
+def test_our_limits_are_those_that_telegram_s_clients_know() -> None:
+    can = Adapter.capabilities
+    assert (TEXT_LIMIT, ENTITIES_MAX) == (MessageLimit.MAX_TEXT_LENGTH, MessageLimit.MESSAGE_ENTITIES)
+    assert can.file_max_bytes == FileSizeLimit.FILESIZE_UPLOAD
+    assert BUTTON_MAX_BYTES <= InlineKeyboardButtonLimit.MAX_CALLBACK_DATA
+    assert [one.count for one in can.pace] == [FloodLimit.MESSAGES_PER_SECOND_PER_CHAT, FloodLimit.MESSAGES_PER_SECOND]
 
 
 def test_the_guide_fills_in_what_is_named() -> None:

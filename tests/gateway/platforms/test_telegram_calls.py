@@ -168,6 +168,13 @@ async def test_every_part_of_a_long_answer_is_taken(telegram: TelegramTwin, adap
     assert len(telegram.messages) > 8
 
 
+async def test_no_link_loses_its_address_however_many_there_are(telegram: TelegramTwin, adapter: Adapter) -> None:
+    for part in adapter.render(Outbound("\n".join(f"- [x](https://example.com/{number})" for number in range(350)))):
+        await adapter.send(DIRECT, part, KEY)
+    links = [one["url"] for message in telegram.messages for one in message.entities]
+    assert links == [f"https://example.com/{number}" for number in range(350)]
+
+
 async def test_an_edit_replaces_the_text_and_the_same_again_is_no_fault(
     telegram: TelegramTwin, adapter: Adapter
 ) -> None:
