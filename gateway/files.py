@@ -62,19 +62,24 @@ class Files:
                     pipeline.hstrlen(key, file)
                 return [int(size) for size in await pipeline.execute()]
 
+    async def find(self, conversation: str, file: str) -> bytes | None:
+        """None: it is not kept, or not any more. Raises `Unreachable`."""
+        key = self._store.layout.key(conversation, "files")
+        with reading():
+            found: Any = await self._store.redis.hget(key, file)
+        return None if found is None else bytes(found)
+
     async def read(self, fetch: Mapping[str, Any], max_bytes: int) -> bytes:
         """What `Attachment.fetch` of `kept` leads to. Raises `NotDownloaded`."""
-        key = self._store.layout.key(str(fetch.get("conversation")), "files")
         try:
-            with reading():
-                found: Any = await self._store.redis.hget(key, str(fetch.get("file")))
+            found = await self.find(str(fetch.get("conversation")), str(fetch.get("file")))
         except Unreachable as error:
             raise NotDownloaded(f"it can't be read at the moment ({error})") from error
         if found is None:
             raise NotDownloaded("it is not kept any more: attached files are kept for a day")
         if len(found) > max_bytes:
             raise NotDownloaded(f"it has {len(found)} bytes, allowed are {max_bytes}")
-        return bytes(found)
+        return found
 
     async def put(self, conversation: str, file: Attachment) -> Attachment:
         """Keep the bytes of a file of ours under their hash; the file, with where they are. Raises `Unreachable`."""

@@ -12,6 +12,7 @@ import codecs
 import logging
 import secrets
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ IN_CONTEXT_MAX: Final = 20
 """Pictures that a request holds; of more, the oldest are left out for good."""
 READABLE: Final = frozenset({"image", "file"})
 """Kinds of attachments that may be read; of any other (a sticker, a voice message) the model is told that it is there."""
+_FITTING: Final = ThreadPoolExecutor(1, "picture")
+"""Of a process: a large picture takes hundreds of megabytes, so there is one at a time."""
 _MARKS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
@@ -78,9 +81,8 @@ class Attached:
         gone = wanted[:-IN_CONTEXT_MAX]
         for file in wanted[-IN_CONTEXT_MAX:]:
             if file not in self._seen:
-                try:
-                    content = await self.files.read({"conversation": self.turn.stored.key.id, "file": file}, 2**26)
-                except NotDownloaded:
+                content = await self.files.find(self.turn.stored.key.id, file)
+                if content is None:
                     gone.append(file)
                 else:
                     self._seen[file] = base64.b64encode(content).decode()
@@ -120,7 +122,7 @@ class Attached:
             raise NotDownloaded(f"it has {file.size_bytes} bytes, allowed are {limit}")
         content = await self.adapter.download(file, limit)
         if file.kind == "image" or file.mime.startswith("image/"):
-            mime, picture = await asyncio.to_thread(fit, content)
+            mime, picture = await asyncio.get_running_loop().run_in_executor(_FITTING, fit, content)
             name = stable_key(self.turn.id, event.dedupe_keys[0], "picture", str(at))
             await self.files.keep(self.turn.stored.key.id, name, picture)
             return {"kind": "image", "mime": mime, "file": name}

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.conversation.records import Record
+from workers.attached import shown
+from workers.context import in_context
 from workers.loaded import held
 
 
@@ -25,8 +27,10 @@ def breaks(history: Sequence[Record]) -> tuple[str, ...]:
     reasons: list[str] = []
     for record in since:
         match record.type:
-            case "prompt" | "cleared" | "forgotten":
+            case "prompt" | "cleared":
                 reasons.append(record.type)
+            case "forgotten" if not set(shown(in_context(sent))).isdisjoint(record.data["files"]):
+                reasons.append("forgotten")
             case "failed" if "part" not in record.data and _was_asked(sent, record.data["turn"]):
                 reasons.append("buried")
             case "withheld" if not {one.id for one in held(sent, waiting=False)}.isdisjoint(record.data["ids"]):
