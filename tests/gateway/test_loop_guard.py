@@ -61,7 +61,8 @@ async def test_what_is_older_than_a_minute_does_not_count(store: Store) -> None:
     for number in range(5):
         await may_pass(store, event(f"m{number}"), 5)
     [bot] = [key async for key in store.redis.scan_iter(f"{store.layout.bots_root}:*")]
-    for member, at in await store.redis.zrange(bot, 0, 1, withscores=True):
+    oldest: Any = await store.redis.zrange(bot, 0, 1, withscores=True)
+    for member, at in oldest:
         await store.redis.zadd(bot, {member: at - WINDOW_MS})
     assert [await may_pass(store, event(f"n{number}"), 5) for number in range(3)] == ["pass", "pass", "tell"]
 
