@@ -539,7 +539,11 @@ def _written(markdown: str) -> Rich:
         for one in made.entities
         if _is_mail(one) and (address := one.note.removeprefix("mailto:")) not in _within(made.text, one)
     ]
-    exact = [one for one in made.entities if one.kind in {"code", "block"} or one.note == _within(made.text, one)]
+    exact = [
+        one
+        for one in made.entities
+        if one.kind in {"code", "block"} or (one.kind == "link" and one.note == _within(made.text, one))
+    ]
     seen = offset = 0
     for match in _CALL.finditer(made.text):
         offset += utf16(made.text[seen : match.end()])

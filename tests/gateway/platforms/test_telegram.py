@@ -494,7 +494,7 @@ ENTITIES = st.lists(
 @given(
     st.dictionaries(st.sampled_from(KEYS), JSONS, max_size=5), ENTITIES, st.sampled_from(["message", "edited_message"])
 )
-@examples(max_examples=300, deadline=None)
+@examples(max_examples=150, deadline=None)
 def test_no_shape_of_a_message_breaks_the_reader(message: dict[str, Any], entities: list[Any], kind: str) -> None:
     whole = {"text": "/a @agent_bot 👋", "entities": entities, **message}
     with suppress(Malformed):
@@ -503,7 +503,7 @@ def test_no_shape_of_a_message_breaks_the_reader(message: dict[str, Any], entiti
 
 
 @given(st.binary(max_size=80), st.dictionaries(st.sampled_from(["id", "from", "message", "data"]), JSONS))
-@examples(max_examples=150, deadline=None)
+@examples(max_examples=100, deadline=None)
 def test_no_bytes_and_no_button_break_the_reader(body: bytes, query: dict[str, Any]) -> None:
     whole = {**payload("button_press")["body"]["callback_query"], **query}
     for raw in (body, json.dumps({"update_id": 1, "callback_query": whole}).encode()):
