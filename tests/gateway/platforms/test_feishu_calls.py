@@ -610,6 +610,7 @@ async def test_a_reaction_says_that_we_are_at_it(feishu: FeishuTwin, adapter: Ad
     assert list(feishu.reactions.values()) == [(to.extra["message"], "Typing")]
     await adapter.typing(to, on=False)
     assert feishu.reactions == {}
+    assert feishu.refused == []  # those of other people stay
     await adapter.typing(DM, on=True)
     feishu.next(status=500, times=3)
     await adapter.typing(to, on=True)
