@@ -1,8 +1,11 @@
 """WeCom (Enterprise WeChat): an intelligent bot, or a self-built app, by encrypted callbacks.
 
-A bot is called for what people say and answers in three ways. The answer to the callback begins a stream: WeCom comes
-for its text about once a second, for six minutes. The message's `response_url` takes one message more, within an hour.
+A bot is called for what people say and can answer in two ways. What it answers to the call begins a stream: WeCom comes
+for its text about once a second, for six minutes. And the call's `response_url` takes one message, within an hour.
 Beyond these a bot can say nothing. An app is told what people say to it alone, and sends by the API.
+
+So a reply is the text of the stream. What is said before it, while its turn goes on, stands above it, and a card with
+buttons comes along at the end. A second part, or a reply that took too long, goes by `response_url`.
 
 A conversation is a group, or a person: its key's channel is the group's `chatid`, or `user:` and the person's id.
 """
@@ -66,13 +69,14 @@ from gateway.wire import (
     text_of,
 )
 
-TEXT_LIMIT: Final = 20_480
+STREAM_LIMIT: Final = 20_480
 """Bytes, of a stream's text as of a message by `response_url`."""
+ABOVE_LIMIT: Final = 4_096
+"""Bytes of it that stand above the reply."""
+TEXT_LIMIT: Final = STREAM_LIMIT - ABOVE_LIMIT
 APP_TEXT_LIMIT: Final = 2_048
 """Bytes; WeCom cuts off what is more without a word."""
 BUTTONS_MAX: Final = 6
-BUTTON_LINES_MAX: Final = 1_024
-"""Bytes kept free for buttons that have to be said as text."""
 TITLE_MAX: Final = 26
 STREAM_MS: Final = 360_000
 """WeCom comes for a stream's text for so long, from the person's message on."""
@@ -208,25 +212,26 @@ class Adapter(Plain):
             raise Malformed(str(error)) from None
 
     def acknowledge(self, events: Sequence[Event]) -> HttpReply:
-        for event in events:
-            if event.kind == "message" and event.reply_handle:
-                stream = {"id": event.reply_handle.data["stream"], "finish": False}
-                return self._answer(event, {"msgtype": "stream", "stream": stream | self._waiting})
+        event = events[0] if events else None
+        if event and "stream" in event.extra:
+            stream = {"id": event.extra["stream"], "finish": False, "content": self._settings.waiting_text}
+            return self._answer(event, {"msgtype": "stream", "stream": stream})
+        if event and event.kind == "action":
+            return self._answer(event, _pressed_card(event))
         return HttpReply()
 
     def render(self, outbound: Outbound) -> list[Part]:
         if self._is_app:
             pieces = fitting(outbound.markdown, APP_TEXT_LIMIT, utf8, lambda text: write(text, PLAIN), utf8)
             return [Part({"content": text}) for _, text in pieces] or [_NOTHING]
-        limit = TEXT_LIMIT - BUTTON_LINES_MAX if outbound.buttons else TEXT_LIMIT
-        pieces = fitting(outbound.markdown, limit, utf8, lambda text: write(text, WECOM), utf8)
+        pieces = fitting(outbound.markdown, TEXT_LIMIT, utf8, lambda text: write(text, WECOM), utf8)
         parts = [Part({"content": text}) for _, text in pieces] or [_NOTHING]
-        if outbound.buttons:  # under the first part: no other may have a card beside its text
+        if outbound.buttons:  # with the first part: no other may be on the stream
             parts[0] = Part({**parts[0].payload, "card": _card(outbound)})
         return parts
 
     def stream(self, to: Address) -> Stream:
-        return Stream("passing", interval_s=0.5) if _stream(to) else Stream()
+        return Stream("passing", interval_s=0.5) if to.handle and _stream(to) else Stream()
 
     # outside
 
@@ -237,9 +242,9 @@ class Adapter(Plain):
         if "card" in payload:
             payload = {**payload, "card": {**payload["card"], "task_id": key}}
         try:
-            if (stream := _stream(to)) and await self._write(to, stream, payload, whole=True):
+            if (stream := _stream(to)) and await self._put(to, stream, payload, key):
                 return Outcome("ok", Sent(stream))
-            return await self._respond(to, payload, key)
+            return await self._respond(to, payload["content"], key)
         except Unreachable as error:  # what is written once more is the same
             return Outcome("transient", detail=str(error))
 
@@ -250,10 +255,11 @@ class Adapter(Plain):
     async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
         del key, sent
         stream = _stream(to)
-        if not stream or not growing.markdown:
+        if not to.handle or not stream or not growing.markdown:
             return Outcome("ok")
+        text = _dumped(self.render(Outbound(growing.markdown))[0].payload)
         try:
-            is_open = await self._write(to, stream, self.render(Outbound(growing.markdown))[0].payload, whole=False)
+            is_open = await self._boards.write(to.conversation.id, stream, text, whole=False)
         except Unreachable as error:
             return Outcome("transient", detail=str(error))
         return Outcome("ok") if is_open else Outcome("target_gone", detail="the stream has ended")
@@ -265,15 +271,18 @@ class Adapter(Plain):
             await self._boards.close(conversation, stream)  # unless its text is whole
         board = await self._boards.read(conversation, stream)
         shown: dict[str, Any] = json.loads(board.text) if board.text else {}
-        answer: dict[str, Any] = {"msgtype": "stream"}
-        if board.is_closed:
-            ended = self._settings.later_text if is_late else shown.get("content") or self._settings.idle_text
-            shown = {"content": ended}
-        elif "card" in shown:
-            answer = {"msgtype": "stream_with_template_card", "template_card": shown["card"]}
-        content = {"content": shown["content"]} if shown else self._waiting
+        above = await self._above(conversation, stream)
+        text = shown.get("content", "")
+        if board.is_closed and is_late:
+            text = self._settings.later_text
+        elif not text and not (board.is_closed and above):
+            text = self._settings.idle_text if board.is_closed else self._settings.waiting_text
+        content = _SEAM.join([*(one["content"] for one in above), *([text] if text else [])])
         is_over = board.is_whole or board.is_closed
-        return self._answer(event, {**answer, "stream": {"id": stream, "finish": is_over, **content}})
+        answer: dict[str, Any] = {"msgtype": "stream", "stream": {"id": stream, "finish": is_over, "content": content}}
+        if is_over and (card := next((one["card"] for one in [*above, shown] if "card" in one), None)):
+            answer |= {"msgtype": "stream_with_template_card", "template_card": card}
+        return self._answer(event, answer)
 
     async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Decrypted. Its address holds for five minutes."""
@@ -333,10 +342,10 @@ class Adapter(Plain):
         msgid, user = _id("msgid", body.get("msgid")), _id("from.userid", object_of(body.get("from")).get("userid"))
         at_ms = _at_ms(request)
         direct = body.get("chattype") != "group"
-        extra: dict[str, Any] = {"nonce": request.query["nonce"]}
+        extra: dict[str, Any] = {"nonce": request.query["nonce"], "at_ms": at_ms}
         url = text_of(body.get("response_url")).strip()
         if self._is_allowed(url, self._settings.response_hosts):
-            extra |= {"response_url": url, "response_until_ms": at_ms + RESPONSE_MS}
+            extra["response_url"] = url
         common: dict[str, Any] = {
             "conversation": self._conversation(user if direct else _id("chatid", chat), direct=direct),
             "actor": Actor(user),
@@ -347,21 +356,22 @@ class Adapter(Plain):
             "extra": extra,
         }
         if kind == "event":
-            value = _pressed(object_of(event.get("template_card_event")))
+            card = object_of(event.get("template_card_event"))
+            value, extra["task_id"] = _pressed(card), text_of(card.get("task_id"))
             return [Event(kind="action", value=value, **common)] if value else []
         if kind == "stream":
             extra["stream"] = _id("stream.id", object_of(body.get("stream")).get("id"))
             return [Event(kind="pull", **common)]
         text, attachments = _content(body)
         quoted, of_quoted = _content(object_of(body["quote"])) if "quote" in body else ("", ())
-        stream = hashlib.sha256(msgid.encode()).hexdigest()[:32]  # the same when it is sent again
+        extra["stream"] = hashlib.sha256(msgid.encode()).hexdigest()[:32]  # the same when it is sent again
         return [
             Event(
                 kind="message",
                 text=text if direct else self._without_mention(text),
                 quoted=quoted,
                 attachments=attachments + of_quoted,
-                reply_handle=ReplyHandle("stream", {"stream": stream}, at_ms + STREAM_MS, 1),
+                reply_handle=ReplyHandle("stream", {}, at_ms + STREAM_MS, 1),
                 **common,
             )
         ]
@@ -410,10 +420,6 @@ class Adapter(Plain):
 
     # answering
 
-    @property
-    def _waiting(self) -> dict[str, str]:
-        return {"content": self._settings.waiting_text}
-
     def _answer(self, event: Event, answer: Mapping[str, Any]) -> HttpReply:
         """Encrypted, with the nonce of what is answered, as WeCom wants it."""
         stamp, nonce = str(event.at_ms // 1000), event.extra["nonce"]
@@ -422,9 +428,24 @@ class Adapter(Plain):
         whole = {"encrypt": encrypted, "msgsignature": signature, "timestamp": int(stamp), "nonce": nonce}
         return HttpReply(body=json.dumps(whole).encode())
 
-    async def _write(self, to: Address, stream: str, payload: Mapping[str, Any], *, whole: bool) -> bool:
-        text = json.dumps(payload, ensure_ascii=False)
-        return await self._boards.write(to.conversation.id, stream, text, whole=whole)
+    async def _put(self, to: Address, stream: str, payload: Mapping[str, Any], key: str) -> bool:
+        """On the stream: the reply, for which there is a handle, or what stands above it. False: it is too late, or
+        there is no room.
+        """
+        conversation = to.conversation.id
+        if to.handle:
+            return await self._boards.write(conversation, stream, _dumped(payload), whole=True)
+        board = await self._boards.read(conversation, stream)
+        above = [one for one in await self._above(conversation, stream) if one["key"] != key]
+        above.append({**payload, "key": key})
+        if board.is_whole or sum(utf8(one["content"] + _SEAM) for one in above) > ABOVE_LIMIT:
+            return False
+        await self._boards.write(conversation, f"{stream}-above", _dumped(above), whole=True)
+        board = await self._boards.read(conversation, stream)
+        return not board.is_closed  # whoever closes it from now on sees what was written
+
+    async def _above(self, conversation: str, stream: str) -> list[dict[str, Any]]:
+        return objects_of(json.loads((await self._boards.read(conversation, f"{stream}-above")).text or "[]"))
 
     async def _began_ms(self, event: Event) -> int:
         """When WeCom came for this stream for the first time: a board of its own holds that."""
@@ -434,21 +455,21 @@ class Adapter(Plain):
         await self._boards.write(conversation, board, str(event.at_ms), whole=True)
         return event.at_ms
 
-    async def _respond(self, to: Address, payload: Mapping[str, Any], key: str) -> Outcome:
+    async def _respond(self, to: Address, content: str, key: str) -> Outcome:
         """By `response_url`, which takes one message. A board remembers whose that is: who tries again, and is told that
         it was used, has used it.
         """
         url = text_of(to.extra.get("response_url"))
         if not url:
             return Outcome("target_gone", detail="nothing is left to answer by: no stream, and no response_url came")
-        if to.extra["response_until_ms"] <= time.time() * 1000:
+        if to.extra["at_ms"] + RESPONSE_MS <= time.time() * 1000:
             return Outcome("target_gone", detail="nothing is left to answer by: response_url lasts for an hour")
         conversation, board = to.conversation.id, f"url-{hashlib.sha256(url.encode()).hexdigest()[:32]}"
         user = (await self._boards.read(conversation, board)).text
         if user and user != key:
             return Outcome("target_gone", detail="nothing is left to answer by: response_url takes one message")
         await self._boards.write(conversation, board, key, whole=True)
-        body = {"msgtype": "markdown", "markdown": {"content": payload["content"] + _lines(payload.get("card"))}}
+        body = {"msgtype": "markdown", "markdown": {"content": content}}
         outcome, _ = await self._post("response_url", URL(url, encoded=True), body)
         if outcome.kind in {"rate_limited", "transient", "too_long"}:
             await self._boards.write(conversation, board, "", whole=True)
@@ -628,10 +649,13 @@ def _item(kind: str, item: Mapping[str, Any]) -> tuple[str, tuple[Attachment, ..
 
 
 def _stream(to: Address) -> str:
-    """The stream that can be written on, if there is one still."""
-    if not to.handle or to.handle.kind != "stream" or to.handle.expires_at_ms <= time.time() * 1000:
-        return ""
-    return text_of(to.handle.data.get("stream"))
+    """The stream of what is answered, while WeCom comes for it."""
+    is_over = to.extra.get("at_ms", 0) + STREAM_MS <= time.time() * 1000
+    return "" if is_over else text_of(to.extra.get("stream"))
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _understood(what: str, answer: Answer | Outcome) -> tuple[Outcome, dict[str, Any]]:
@@ -679,10 +703,15 @@ def _card(outbound: Outbound) -> dict[str, Any]:
 _STYLES: Final[dict[str, int]] = {"plain": 4, "primary": 1, "danger": 2}
 
 
-def _lines(card: Any) -> str:
-    """The same buttons as text, where no card can be: what to write instead of pressing."""
-    buttons = object_of(card).get("button_list", ())
-    return "".join(f"\n\n{_escape(one['text'])}: {_code('/' + one['key'])}" for one in buttons)
+def _pressed_card(event: Event) -> dict[str, Any]:
+    """For whoever pressed, and for nobody else, what was pressed takes the card's place. A notice has to lead somewhere."""
+    card = {
+        "card_type": "text_notice",
+        "main_title": {"title": f"/{event.value}"},
+        "card_action": {"type": 1, "url": "https://work.weixin.qq.com"},
+        "task_id": event.extra["task_id"],
+    }
+    return {"response_type": "update_template_card", "userids": [event.actor.id], "template_card": card}
 
 
 # the dialect: Markdown, whose rules for marks WeCom does not write down
@@ -741,3 +770,5 @@ WECOM: Final = Dialect(
     seam=lambda outer, inner: " " if outer.isalnum() and not inner.isalnum() else "",
 )
 _NOTHING: Final = Part({"content": "…"})
+_SEAM: Final = "\n\n---\n\n"
+"""Between what stands above a reply, and the reply."""

@@ -61,7 +61,7 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Post:
-    """What we said: a stream's message, one by `response_url`, or an app's."""
+    """What we said: a stream's message, its card, one by `response_url`, or an app's."""
 
     kind: str
     id: str
@@ -259,7 +259,8 @@ class WecomTwin:
 
     async def reply_to(self, said: Said, timeout_s: float = 60.0) -> Shown:
         def found() -> Post | None:
-            answers = (one for one in self.posts if one.room == said.room and one.said in {said.id, ""})
+            ours = (one for one in self.posts if one.kind != "card" and one.room == said.room)
+            answers = (one for one in ours if one.said in {said.id, ""})
             post = next((one for one in answers if one.text != LATER), None)
             return post if post and post.is_over else None
 
@@ -319,7 +320,8 @@ class WecomTwin:
 
     async def _begin(self, hook: str, said: Said, body: Mapping[str, Any], answer: dict[str, Any]) -> None:
         if body["msgtype"] == "event":
-            raise Refused("an event's answer updates a card or is empty")
+            await self._replace(body, answer)
+            return
         stream = _checked_stream(answer, first=True)
         if stream["id"] in self._polling:
             return
@@ -346,12 +348,30 @@ class WecomTwin:
         if stream["id"] != post.id:
             raise Refused("stream.id: another stream's")
         if answer["msgtype"] == "stream_with_template_card":
-            if post.card:
+            if any(one.kind == "card" and one.said == post.said for one in self.posts):
                 raise Refused("a second card for one message")
-            post.card = self._checked_card(answer.get("template_card"))
+            card = self._checked_card(answer.get("template_card"))
+            title = card["main_title"]["title"]
+            self.posts.append(Post("card", card["task_id"], post.room, post.said, title, card))
         post.text, post.is_over = stream.get("content", ""), bool(stream.get("finish"))
         if post.texts[-1:] != [post.text]:
             post.texts.append(post.text)
+        await self._notify()
+
+    async def _replace(self, body: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        """A card by another, for those who are named; the one person here who presses is among them."""
+        card, event = answer.get("template_card", {}), body["event"]["template_card_event"]
+        if set(answer) != {"response_type", "userids", "template_card"} or answer["userids"] != [
+            body["from"]["userid"]
+        ]:
+            raise Refused(f"an event's answer is empty or updates a card: {sorted(answer)}")
+        if answer["response_type"] != "update_template_card" or card.get("task_id") != event["task_id"]:
+            raise Refused("task_id: not that of the event")
+        leads = card.get("card_action", {}).get("type") in {1, 2}
+        if card.get("card_type") != "text_notice" or not card.get("main_title", {}).get("title") or not leads:
+            raise Refused("template_card: not a notice that leads somewhere")
+        post = next(one for one in self.posts if one.id == event["task_id"])
+        post.card, post.text = None, card["main_title"]["title"]
         await self._notify()
 
     async def _refusing(self, act: Callable[..., Any], *given: Any) -> Any:

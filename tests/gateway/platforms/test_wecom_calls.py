@@ -93,6 +93,11 @@ class World:
         """Somebody has asked in the group."""
         return await self.heard(await self.wecom.mention(self.hook, text))
 
+    async def asked_long_ago(self) -> Address:
+        """Half an hour ago: its stream is over, its `response_url` is not."""
+        _, to = await self.asked()
+        return replace(to, handle=None, extra={**to.extra, "at_ms": to.extra["at_ms"] - 1_800_000})
+
     async def heard(self, said: Said) -> tuple[Said, Address]:
         event = self.events[-1]
         return said, Address(event.conversation, event.extra, event.reply_handle)
@@ -162,7 +167,7 @@ async def test_nothing_grows_where_there_is_no_stream(world: World) -> None:
     _, to = await world.asked()
     for other in (
         replace(to, handle=None),
-        replace(to, handle=replace(to.handle, expires_at_ms=1)) if to.handle else to,
+        replace(to, extra={**to.extra, "at_ms": to.extra["at_ms"] - 360_000}),
     ):
         assert world.adapter.stream(other).kind == "none"
         assert (await world.adapter.show(other, Growing("a", (), "a"), KEY, None)).kind == "ok"
@@ -211,8 +216,7 @@ async def test_a_stream_ends_before_wecom_ends_it_and_the_answer_follows(world: 
 
 async def test_past_wecom_s_time_nobody_writes_on_the_stream(world: World) -> None:
     said, to = await world.asked()
-    assert to.handle
-    late = replace(to, handle=replace(to.handle, expires_at_ms=round(time.time() * 1000) - 1))
+    late = replace(to, extra={**to.extra, "at_ms": round(time.time() * 1000) - 360_001})
     assert (await world.adapter.send(late, world.part("late"), KEY)).kind == "ok"
     assert ("response", "late") in world.texts
     assert said.id == world.wecom.posts[-1].said
@@ -289,8 +293,7 @@ async def test_a_second_part_goes_by_response_url_and_a_third_nowhere(world: Wor
 
 
 async def test_a_lost_answer_is_asked_for_again_and_stands_there_once(world: World) -> None:
-    _, to = await world.asked()
-    rest = replace(to, handle=None)
+    rest = await world.asked_long_ago()
     world.wecom.faults.order(Fault(on="response", close=True, taken=True))
     assert (await world.adapter.send(rest, world.part("two"), "k2")).kind == "ambiguous"
     assert (await world.adapter.send(rest, world.part("two"), "k2")).kind == "ok"
@@ -299,8 +302,7 @@ async def test_a_lost_answer_is_asked_for_again_and_stands_there_once(world: Wor
 
 
 async def test_what_was_not_taken_leaves_the_address_to_others(world: World) -> None:
-    _, to = await world.asked()
-    rest = replace(to, handle=None)
+    rest = await world.asked_long_ago()
     world.wecom.faults.order(Fault(on="response", status=429, headers={"Retry-After": "7"}))
     outcome = await world.adapter.send(rest, world.part("two"), "k2")
     assert (outcome.kind, outcome.retry_after_s, outcome.scope) == ("rate_limited", 7.0, "connection")
@@ -308,10 +310,10 @@ async def test_what_was_not_taken_leaves_the_address_to_others(world: World) -> 
 
 
 async def test_an_address_that_wecom_does_not_take_any_more_is_told(world: World) -> None:
-    _, to = await world.asked()
+    to = await world.asked_long_ago()
     for response in world.wecom._responses.values():
         response.is_used = True
-    outcome = await world.adapter.send(replace(to, handle=None), world.part("x"), KEY)
+    outcome = await world.adapter.send(to, world.part("x"), KEY)
     assert (outcome.kind, outcome.detail) == ("rejected", f"response_url: status 200, errcode {USED}")
     assert "RC" not in outcome.detail
 
@@ -321,7 +323,7 @@ async def test_without_any_address_nothing_can_be_said(world: World) -> None:
     outcome = await world.adapter.send(Address(to.conversation, {}, None), world.part("x"), KEY)
     assert (outcome.kind, outcome.sent) == ("target_gone", None)
     assert "no response_url came" in outcome.detail
-    over = replace(to, handle=None, extra={**to.extra, "response_until_ms": round(time.time() * 1000) - 1})
+    over = replace(to, handle=None, extra={**to.extra, "at_ms": round(time.time() * 1000) - 3_600_001})
     outcome = await world.adapter.send(over, world.part("x"), KEY)
     assert (outcome.kind, world.wecom.calls) == ("target_gone", [])
     assert "lasts for an hour" in outcome.detail
@@ -352,18 +354,18 @@ async def test_without_any_address_nothing_can_be_said(world: World) -> None:
 )
 async def test_what_an_answer_means(world: World, fault: dict[str, Any], kind: str) -> None:
     world.settings = {"timeout_s": 0.2}
-    _, to = await world.asked()
+    to = await world.asked_long_ago()
     world.wecom.faults.order(
         Fault(**{"on": "response", "status": 0 if set(fault) & {"close", "hang"} else 200, **fault})
     )
-    outcome = await world.adapter.send(replace(to, handle=None), world.part("x"), KEY)
+    outcome = await world.adapter.send(to, world.part("x"), KEY)
     assert outcome.kind == kind
     assert "RC" not in outcome.detail
 
 
 async def test_an_address_where_nobody_is_was_certainly_not_reached(world: World, unused_port: int) -> None:
-    _, to = await world.asked()
-    nowhere = replace(to, handle=None, extra={**to.extra, "response_url": f"http://127.0.0.1:{unused_port}/x"})
+    to = await world.asked_long_ago()
+    nowhere = replace(to, extra={**to.extra, "response_url": f"http://127.0.0.1:{unused_port}/x"})
     assert (await world.adapter.send(nowhere, world.part("x"), KEY)).kind == "transient"
     assert (await world.adapter.send(nowhere, world.part("x"), "another")).kind == "transient"
 
@@ -381,32 +383,58 @@ async def test_a_message_can_t_be_changed(world: World) -> None:
 async def test_buttons_come_with_the_answer_and_say_their_command(world: World) -> None:
     said, to = await world.asked()
     await world.adapter.send(to, world.part("Save it?", *BUTTONS), KEY)
-    reply = await world.wecom.reply_to(said)
-    assert reply.buttons == ["Approve", "Refuse"]
-    card = world.wecom.posts[0].card
-    assert card
-    assert card["task_id"] == KEY
-    pressed, to_pressed = await world.heard(await world.wecom.press(world.hook, reply, "Approve"))
+    assert (await world.wecom.reply_to(said)).text == "Save it?"
+    card = world.wecom.shown[-1]
+    assert (card.id, card.text, card.buttons) == (KEY, "Save it?", ["Approve", "Refuse"])
+    pressed, to_pressed = await world.heard(await world.wecom.press(world.hook, card, "Approve"))
     assert (world.events[-1].kind, world.events[-1].value) == ("action", "skill approve 7F3K")
     assert world.events[-1].conversation == to.conversation
+    assert (world.wecom.shown[-1].text, world.wecom.shown[-1].buttons) == ("/skill approve 7F3K", [])
     await world.adapter.pressed(to_pressed, world.events[-1], "saved", is_settled=True)
     await world.adapter.send(to_pressed, world.part("Saved"), "k2")
     assert (await world.wecom.reply_to(pressed)).text == "Saved"
     assert world.wecom.refused == []
 
 
-async def test_where_no_card_can_be_buttons_are_lines(world: World) -> None:
-    _, to = await world.asked()
-    await world.adapter.send(replace(to, handle=None), world.part("Save it?", *BUTTONS), KEY)
-    text = "Save it?\n\nApprove: `/skill approve 7F3K`\n\nRefuse: `/skill refuse 7F3K`"
-    assert world.texts[-1] == ("response", text)
+async def test_what_is_said_before_the_reply_stands_above_it_and_its_card_comes_at_the_end(world: World) -> None:
+    said, to = await world.asked()
+    before = replace(to, handle=None)
+    for _ in range(2):  # a second try is no second text
+        assert (await world.adapter.send(before, world.part("Save it?", *BUTTONS), "k1")).kind == "ok"
+    assert (await world.adapter.send(before, world.part("And this?", *BUTTONS), "k2")).kind == "ok"
+    await world.wecom.until(lambda: world.texts == [("stream", "Save it?\n\n---\n\nAnd this?\n\n---\n\n…")])
+    await world.adapter.show(to, Growing("Hel", (), "Hel"), KEY, None)
+    await world.adapter.send(to, world.part("Hello"), KEY)
+    assert (await world.wecom.reply_to(said)).text == "Save it?\n\n---\n\nAnd this?\n\n---\n\nHello"
+    assert [(one.id, one.buttons) for one in world.wecom.shown[1:]] == [("k1", ["Approve", "Refuse"])]
+    assert world.wecom.refused == []
 
 
-async def test_a_long_text_with_all_its_buttons_as_lines_is_within_the_limit(world: World) -> None:
+async def test_what_was_said_before_stays_when_the_reply_is_late_or_there_is_none(world: World) -> None:
     _, to = await world.asked()
-    labels = tuple(Button(f"{number}" * 10, f"{number}" * 64) for number in range(6))
-    parts = world.adapter.render(Outbound("长" * 9_000, buttons=labels))
-    assert (await world.adapter.send(replace(to, handle=None), parts[0], "k2")).kind == "ok"
+    await world.adapter.send(replace(to, handle=None), world.part("Save it?", *BUTTONS), "k1")
+    world.is_idle = True
+    await world.wecom.until(lambda: len(world.wecom.posts) > 1)
+    assert world.texts == [("stream", "Save it?"), ("card", "Save it?")]
+    world.is_idle, world.settings = False, {"stream_s": 1.0}
+    _, to = await world.asked()
+    await world.adapter.send(replace(to, handle=None), world.part("Save that?", *BUTTONS), "k2")
+    await world.wecom.until(lambda: len(world.wecom.posts) > 3)
+    assert world.texts[2:] == [("stream", f"Save that?\n\n---\n\n{LATER}"), ("card", "Save that?")]
+    assert (await world.adapter.send(replace(to, handle=None), world.part("more"), "k3")).kind == "ok"
+    assert world.texts[4:] == [("response", "more")]
+    assert world.wecom.refused == []
+
+
+async def test_a_stream_holds_all_that_stands_above_a_reply_of_any_length(world: World) -> None:
+    said, to = await world.asked()
+    before = replace(to, handle=None)
+    for number in range(5):
+        assert (await world.adapter.send(before, world.part(f"{number}" * 1_000), f"k{number}")).kind == "ok"
+    await world.adapter.send(to, world.adapter.render(Outbound("长" * 9_000))[0], KEY)
+    reply = await world.wecom.reply_to(said)
+    assert [f"{number}" * 1_000 in reply.text for number in range(5)] == [True, True, True, True, False]
+    assert world.texts[-1] == ("response", "4" * 1_000)
     assert world.wecom.refused == []
 
 
