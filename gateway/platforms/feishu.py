@@ -88,6 +88,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
 _KIND: Final = re.compile(r"[a-z_]{1,32}", re.ASCII)
 _MS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _PLACEHOLDER: Final = re.compile(r"(@_(?:user_[0-9]+|all))([ \u00a0]?)")
+_LINK: Final = re.compile(r"\[([^\[\]\n]*)\]\(((?:https?://|mailto:)[^\s()]*)\)")
 _PICTURES: Final = re.compile(r"image/(?:jpeg|png|webp|gif|tiff|bmp|x-icon|vnd\.microsoft\.icon)", re.ASCII)
 _MIMES: Final = mimetypes.MimeTypes()
 _ELEMENT: Final = "text"
@@ -673,7 +674,7 @@ def _content(message: str, kind: str, raw: Any) -> tuple[str, tuple[Attachment, 
     name = text_of(content.get("file_name"))
     match kind:
         case "text":
-            return text_of(content.get("text")), ()
+            return _LINK.sub(lambda found: _labelled(found[1], found[2]), text_of(content.get("text"))), ()
         case "post":
             return _post(message, content)
         case "image" | "file" | "audio":
@@ -681,6 +682,10 @@ def _content(message: str, kind: str, raw: Any) -> tuple[str, tuple[Attachment, 
         case "media":
             return "", (_attachment(message, "video", key, name),)
     return "", (Attachment(kind if _KIND.fullmatch(kind) else "message", "", "", 0),)
+
+
+def _labelled(label: str, url: str) -> str:
+    return label if label == url.removeprefix("mailto:") else f"{label} ({url})"
 
 
 def _attachment(message: str, kind: str, key: Any, name: str = "") -> Attachment:
@@ -699,13 +704,14 @@ def _post(message: str, content: dict[str, Any]) -> tuple[str, tuple[Attachment,
         for piece in objects_of(row):
             match piece.get("tag"):
                 case "a":
-                    label, url = text_of(piece.get("text")), text_of(piece.get("href"))
-                    line += label if label == url else f"{label} ({url})"
+                    line += _labelled(text_of(piece.get("text")), text_of(piece.get("href")))
                 case "at":
                     user = text_of(piece.get("user_id"))
                     line += user if user.startswith("@_") else f"@{text_of(piece.get('user_name')) or user}"
                 case "img":
                     attachments.append(_attachment(message, "image", piece.get("image_key")))
+                case "emotion":
+                    line += f":{text_of(piece.get('emoji_type'))}:"
                 case "media":
                     attachments.append(_attachment(message, "video", piece.get("file_key")))
                 case _:

@@ -290,9 +290,10 @@ def test_a_rich_text_is_read_as_people_see_it() -> None:
         [{"tag": "at", "user_id": "ou_2", "user_name": "Bo"}, {"tag": "code_block", "language": "GO", "text": "x\n"}],
         "no row",
         [{"tag": "media", "file_key": "file_1"}, {"tag": "md", "text": "**m**"}, 7],
+        [{"tag": "emotion", "emoji_type": "SMILE"}],
     ]
     [event] = parse(message({"zh_cn": {"title": "T", "content": rows}}, "post"))
-    assert event.text == "T\na http://x.cn\n@Box\n\n\n**m**"
+    assert event.text == "T\na http://x.cn\n@Box\n\n\n**m**\n:SMILE:"
     assert [one.kind for one in event.attachments] == ["video"]
 
 
@@ -307,6 +308,12 @@ def test_a_rich_text_is_read_as_people_see_it() -> None:
         ("@_user_1 hi @_user_2", [("ou_2", "Bo", "@_user_1"), ("ou_3", "Cy", "@_user_2")], "@Bo hi @Cy"),
         ("@_user_1 and @_user_9 stay", [], "@_user_1 and @_user_9 stay"),
         ("@_all standup", [], "@all standup"),
+        (
+            "see [the page](https://x.cn/a?b=1) or [https://x.cn](https://x.cn)",
+            [],
+            "see the page (https://x.cn/a?b=1) or https://x.cn",
+        ),
+        ("write [a@x.cn](mailto:a@x.cn), a[1](2)", [], "write a@x.cn, a[1](2)"),
     ],
 )
 def test_placeholders_become_names_and_our_own_mention_goes(text: str, mentions: list[Any], expected: str) -> None:
@@ -340,6 +347,14 @@ def test_an_answer_to_a_message_names_it_unless_a_bot_gives_it() -> None:
     assert parse(message(parent_id="om_1"))[0].parent_id == "om_1"
     assert parse(message(parent_id="om_1", sender="app"))[0].parent_id == ""
     assert parse(message())[0].parent_id == ""
+
+
+def test_the_same_message_under_another_event_is_known_and_another_message_is_not() -> None:
+    one, two, three = message(), message(), message(message_id="om_other")
+    two["header"]["event_id"] = three["header"]["event_id"] = "ev_other"
+    [first], [again], [other] = parse(one), parse(two), parse(three)
+    assert set(first.dedupe_keys) & set(again.dedupe_keys) == {"message:om_dm1"}
+    assert not set(first.dedupe_keys) & set(other.dedupe_keys)
 
 
 def test_topics_are_conversations_of_their_own() -> None:
