@@ -69,6 +69,11 @@ class Layout:
         return f"{self.prefix}:{{pace}}"
 
     @property
+    def listen_root(self) -> str:
+        """`dm:{listen}`: begins who listens for a connection, and how far it got."""
+        return f"{self.prefix}:{{listen}}"
+
+    @property
     def heard_root(self) -> str:
         """`dm:{heard}`: begins what was overheard, by channel."""
         return f"{self.prefix}:{{heard}}"

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 def listen(loaded: Loaded, connections: tuple[str, ...]) -> None:
     """Hold the connections over which messages come that no webhook brings (Discord's gateway).
 
-    One process is enough, and `deskmate up` starts it. A second one does no harm: what both hear is one event.
+    One process is enough, and `deskmate up` starts it. Further ones stand by: when it dies, one of them goes on where it was.
     """
     able = that_listen(loaded)
     if wrong := [name for name in connections if name not in able]:

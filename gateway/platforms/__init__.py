@@ -6,9 +6,9 @@ events or a refusal out), the second half talks to the platform. Nothing here ke
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from multidict import CIMultiDict
 
@@ -270,7 +270,7 @@ class Adapter(Protocol):
         """
         ...
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, inlet: Inlet) -> None:
         """Where `Settings.listens`: hand over what comes, in order, until cancelled. Comes back from every fault that
         passes; raises `ConnectionRefused` for one that does not.
         """
@@ -291,8 +291,18 @@ class Adapter(Protocol):
         ...
 
 
-Receive: TypeAlias = "Callable[[Sequence[Event]], Awaitable[None]]"
-"""Takes events of a connection; returns when all are stored, however long that takes."""
+class Inlet(Protocol):
+    """Where a platform's `listen` brings what it hears. One process at a time listens for a connection."""
+
+    async def receive(self, events: Sequence[Event]) -> None:
+        """Returns when all are stored, however long that takes."""
+
+    async def recall(self) -> dict[str, Any]:
+        """What was remembered last, by this process or the one before; empty if nothing."""
+        ...
+
+    async def remember(self, words: dict[str, Any]) -> None:
+        """How far it got (JSON), so that whoever listens next goes on from there. Kept for an hour."""
 
 
 class Plain:
@@ -320,8 +330,8 @@ class Plain:
         del event, is_idle
         return HttpReply()
 
-    async def listen(self, receive: Receive) -> None:
-        del receive
+    async def listen(self, inlet: Inlet) -> None:
+        del inlet
         raise ConnectionRefused("this platform sends to the webhook's address only")
 
     async def register(self, url: str) -> str:

@@ -38,6 +38,7 @@ from gateway.platforms import (
     Growing,
     Guide,
     HttpReply,
+    Inlet,
     Malformed,
     NotDownloaded,
     Outbound,
@@ -48,7 +49,6 @@ from gateway.platforms import (
     Part,
     Plain,
     RawRequest,
-    Receive,
     Sent,
     Stream,
     Unauthorized,
@@ -356,13 +356,13 @@ class Adapter(Plain):
 
     # the Gateway
 
-    async def listen(self, receive: Receive) -> None:
+    async def listen(self, inlet: Inlet) -> None:
         if not self._settings.gateway:
             raise ConnectionRefused("gateway is off for this connection: it hears commands and buttons only")
-        session = _Session()
+        session = _Session.of(await inlet.recall())
         while True:
             try:
-                await self._follow(session, receive)
+                await self._follow(session, inlet)
                 reason = "closed"
             except (aiohttp.ClientError, OSError, ValueError, Malformed) as error:
                 reason = f"{type(error).__name__}: {error}"
@@ -378,7 +378,7 @@ class Adapter(Plain):
             )
             await asyncio.sleep(wait_s)
 
-    async def _follow(self, session: _Session, receive: Receive) -> None:
+    async def _follow(self, session: _Session, inlet: Inlet) -> None:
         """One connection, until it ends. Raises `ConnectionRefused` if another would end alike."""
         address = URL(session.url or await self._gateway()).with_query(v="10", encoding="json")
         closing = aiohttp.ClientWSTimeout(ws_close=1.0)
@@ -391,7 +391,7 @@ class Adapter(Plain):
             try:
                 await socket.send_json(self._resume(session) if session.id else self._identify())
                 async for message in socket:
-                    if not await self._take(socket, session, _payload(message), receive):
+                    if not await self._take(socket, session, _payload(message), inlet):
                         break
             finally:
                 beating.cancel()
@@ -403,12 +403,12 @@ class Adapter(Plain):
             session.forget()
 
     async def _take(
-        self, socket: aiohttp.ClientWebSocketResponse, session: _Session, payload: dict[str, Any], receive: Receive
+        self, socket: aiohttp.ClientWebSocketResponse, session: _Session, payload: dict[str, Any], inlet: Inlet
     ) -> bool:
         """What one payload asks for. False: for another connection."""
         match payload.get("op"):
             case 0:
-                await self._dispatched(session, payload, receive)
+                await self._dispatched(session, payload, inlet)
             case 1:
                 await socket.send_json({"op": 1, "d": session.sequence})
             case 7:
@@ -422,7 +422,7 @@ class Adapter(Plain):
                 session.tries = 0
         return True
 
-    async def _dispatched(self, session: _Session, payload: dict[str, Any], receive: Receive) -> None:
+    async def _dispatched(self, session: _Session, payload: dict[str, Any], inlet: Inlet) -> None:
         kind, data = text_of(payload.get("t")), object_of(payload.get("d"))
         if kind == "READY":
             user = object_of(data.get("user"))
@@ -443,13 +443,15 @@ class Adapter(Plain):
             events = []
         if events:
             session.is_busy = True
-            await receive(events)
+            await inlet.receive(events)
             session.is_busy, session.is_heard = False, True
         if events and kind == "INTERACTION_CREATE":
             path = f"interactions/{data['id']}/{data['token']}/callback"
             await self._call("acknowledge", "POST", path, json.loads(self.acknowledge(events).body))
         if isinstance(sequence := payload.get("s"), int):
             session.sequence = sequence  # stored: after a break the next one comes again
+        if events or kind == "READY":
+            await inlet.remember(session.words())
 
     async def _gateway(self) -> str:
         """Where a new session begins, once there may be one."""
@@ -617,6 +619,20 @@ class _Session:
     """Since the last heartbeat."""
     is_busy: bool = False
     """An event is being stored, and nothing is read meanwhile."""
+
+    @classmethod
+    def of(cls, words: Mapping[str, Any]) -> _Session:
+        """The one that `words` tell of, so that a process goes on with what its predecessor had not stored."""
+        sequence = words.get("sequence")
+        session = cls(
+            text_of(words.get("id")), text_of(words.get("url")), sequence if isinstance(sequence, int) else None
+        )
+        if not session.id or not session.url:
+            session.forget()
+        return session
+
+    def words(self) -> dict[str, Any]:
+        return {"id": self.id, "url": self.url, "sequence": self.sequence}
 
     def forget(self) -> None:
         self.id, self.url, self.sequence = "", "", None

@@ -17,10 +17,10 @@ from gateway.app import Parts, open_parts
 from gateway.connections import that_listen
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
-from gateway.listening import listen, store
-from gateway.platforms import Plain, Receive
-from gateway.store import Layout
-from tests.harness.discord_twin import BOT_TOKEN, DiscordTwin
+from gateway.listening import Listener, listen
+from gateway.platforms import Inlet, Plain
+from gateway.store import Layout, Unreachable
+from tests.harness.discord_twin import BOT_TOKEN, DIRECT, DiscordTwin
 from tests.harness.processes import until
 from tests.harness.proxy import Proxy
 
@@ -65,9 +65,21 @@ async def twin() -> AsyncIterator[DiscordTwin]:
         yield twin
 
 
+def listener(parts: Parts) -> Listener:
+    return Listener(parts, "discord-main", parts.adapters["discord-main"])
+
+
 async def stored(parts: Parts) -> list[str]:
-    members: list[Any] = await parts.store.redis.zrange(parts.store.layout.key(ROOM.id, "inbox"), 0, -1)
+    return await texts(parts, ROOM)
+
+
+async def texts(parts: Parts, key: ConversationKey) -> list[str]:
+    members: list[Any] = await parts.store.redis.zrange(parts.store.layout.key(key.id, "inbox"), 0, -1)
     return [Event.load(member.partition(b":")[2]).text for member in members]
+
+
+async def gone(*_: object) -> None:
+    raise Unreachable("killed")
 
 
 async def test_what_comes_while_redis_is_away_is_stored_when_it_is_back(
@@ -77,7 +89,7 @@ async def test_what_comes_while_redis_is_away_is_stored_when_it_is_back(
     async with Proxy(redis_url) as proxy, opened(tmp_path, proxy.redis_url, layout, twin.connection) as parts:
         await parts.mailbox.open()
         proxy.hold()
-        storing = asyncio.create_task(store(parts, "discord-main", [event("one"), event("two")]))
+        storing = asyncio.create_task(listener(parts).receive([event("one"), event("two")]))
         await asyncio.sleep(1.2)
         assert not storing.done()
         proxy.cut()
@@ -93,8 +105,8 @@ async def test_a_full_inbox_holds_back_what_comes_and_loses_nothing(
     monkeypatch.setattr(listening, "PAUSE_S", (0.05, 0.1))
     async with opened(tmp_path, redis_url, layout, twin.connection, mailbox={"inbox_max": 1}) as parts:
         await parts.mailbox.open()
-        await store(parts, "discord-main", [event("one")])
-        storing = asyncio.create_task(store(parts, "discord-main", [event("two")]))
+        await listener(parts).receive([event("one")])
+        storing = asyncio.create_task(listener(parts).receive([event("two")]))
         await asyncio.sleep(0.3)
         assert not storing.done()
         await parts.store.redis.delete(parts.store.layout.key(ROOM.id, "inbox"))  # as a worker that took it
@@ -113,11 +125,11 @@ async def test_a_connection_that_breaks_is_held_again_and_ends_when_told(
         async def identity(self) -> Actor:
             return Actor("us", is_self=True)
 
-        async def listen(self, receive: Receive) -> None:
+        async def listen(self, inlet: Inlet) -> None:
             begun.append(1)
             if len(begun) < 3:
                 raise RuntimeError("a fault that nobody thought of")
-            await receive([event("after all")])
+            await inlet.receive([event("after all")])
             await asyncio.Event().wait()
 
     async with opened(tmp_path, redis_url, layout, twin.connection) as parts:
@@ -132,3 +144,35 @@ async def test_a_connection_that_breaks_is_held_again_and_ends_when_told(
         stop.set()
         async with asyncio.timeout(5):
             await listening_on
+
+
+async def test_one_listens_and_who_stands_by_goes_on_where_it_ended(
+    tmp_path: Path, redis_url: str, layout: Layout, twin: DiscordTwin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "LEASE_MS", 600)
+    monkeypatch.setattr(listening, "RENEW_S", 0.1)
+    async with (
+        opened(tmp_path, redis_url, layout, twin.connection) as parts,
+        opened(tmp_path, redis_url, layout, twin.connection) as others,
+    ):
+        await parts.mailbox.open()
+        await others.mailbox.open()
+        first = asyncio.create_task(listener(parts).run())
+        await twin.direct("", "one")
+        await until(lambda: twin.identified == 1)
+        second = asyncio.create_task(listener(others).run())
+        await asyncio.sleep(0.5)
+        assert twin.identified == 1, "the second stands by"
+        monkeypatch.setattr(parts.store, "run", gone)  # as of a process that was killed: it gives nothing back
+        first.cancel()
+        await asyncio.wait([first])
+        await twin.say("two", channel=DIRECT, waits=False)
+        await twin.until(lambda: len(twin.resumed) == 1)
+        await twin.direct("", "three")
+        key = ConversationKey("discord-main", DIRECT)
+        async with asyncio.timeout(10):
+            while await texts(others, key) != ["one", "two", "three"]:
+                await asyncio.sleep(0.02)
+        assert twin.identified == 1, "no new session, in which what was said meanwhile would be missing"
+        second.cancel()
+        await asyncio.wait([second])

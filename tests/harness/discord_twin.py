@@ -239,10 +239,18 @@ class DiscordTwin:
         return await self.interact(hook, body, shown.room)
 
     async def say(
-        self, text: str, *, channel: str = CHANNEL, user: str = USER, answered: Message | None = None, **extra: Any
+        self,
+        text: str,
+        *,
+        channel: str = CHANNEL,
+        user: str = USER,
+        answered: Message | None = None,
+        waits: bool = True,
+        **extra: Any,
     ) -> Said:
-        """A person, or the bot whose id is `user`, writes; whoever listens is told. Waits until somebody does."""
-        await self.until(lambda: any(one.socket for one in self.sessions.values()))
+        """A person, or the bot whose id is `user`, writes; whoever listens is told. `waits` until somebody does."""
+        if waits:
+            await self.until(lambda: any(one.socket for one in self.sessions.values()))
         message = Message(self._next_id(), channel, user, text)
         self.messages.append(message)
         data = self.wire(message) | extra

@@ -622,14 +622,15 @@ async def test_a_command_from_its_use_to_its_answer(discord: DiscordTwin, adapte
 class Listener:
     """Somebody who listens, and stores what comes, or does not for a while."""
 
-    def __init__(self, adapter: Adapter) -> None:
+    def __init__(self, adapter: Adapter, remembered: dict[str, Any] | None = None) -> None:
         self.got: list[Event] = []
+        self.remembered: dict[str, Any] = remembered or {}
         self.ready = asyncio.Event()
         self.ready.set()
         self._adapter = adapter
 
     async def __aenter__(self) -> Self:
-        self.task = asyncio.create_task(self._adapter.listen(self.receive))
+        self.task = asyncio.create_task(self._adapter.listen(self))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -639,6 +640,12 @@ class Listener:
     async def receive(self, events: Sequence[Event]) -> None:
         await self.ready.wait()
         self.got.extend(events)
+
+    async def recall(self) -> dict[str, Any]:
+        return self.remembered
+
+    async def remember(self, words: dict[str, Any]) -> None:
+        self.remembered = words
 
     async def until(self, count: int) -> list[str]:
         """The texts, once there are so many."""
@@ -779,6 +786,25 @@ async def test_a_session_that_nobody_knows_any_more_is_given_up(discord: Discord
     assert len(discord.resumed) == 1
 
 
+async def test_who_listens_next_goes_on_with_what_was_not_stored(discord: DiscordTwin, adapter: Adapter) -> None:
+    async with Listener(adapter) as listener:
+        await discord.mention("", "one")
+        await listener.until(1)
+        while not listener.remembered.get("sequence"):
+            await asyncio.sleep(0.005)
+    await discord.say("two", channel=DIRECT, waits=False)
+    async with Listener(adapter, listener.remembered) as later:
+        assert await later.until(1) == ["two"]
+        assert (discord.identified, len(discord.resumed)) == (1, 1)
+
+
+async def test_what_was_remembered_and_is_none_begins_anew(discord: DiscordTwin, adapter: Adapter) -> None:
+    async with Listener(adapter, {"id": 7, "url": None, "sequence": "x"}) as listener:
+        await discord.mention("", "one")
+        assert await listener.until(1) == ["one"]
+        assert discord.identified == 1
+
+
 @pytest.mark.parametrize("code", [4004, 4010, 4011, 4012, 4013, 4014])
 async def test_a_no_for_good_ends_the_listening(discord: DiscordTwin, adapter: Adapter, code: int) -> None:
     async with Listener(adapter) as listener:
@@ -788,15 +814,31 @@ async def test_a_no_for_good_ends_the_listening(discord: DiscordTwin, adapter: A
             await asyncio.wait_for(listener.task, 5)
 
 
+class Nobody:
+    """Somebody who hears nothing."""
+
+    async def receive(self, events: Sequence[Event]) -> None:
+        raise AssertionError(events)
+
+    async def recall(self) -> dict[str, Any]:
+        return {}
+
+    async def remember(self, words: dict[str, Any]) -> None:
+        del words
+
+
+NOBODY = Nobody()
+
+
 async def test_texts_that_are_not_granted_and_a_wrong_token_are_said_to_be_so(
     discord: DiscordTwin, http: aiohttp.ClientSession
 ) -> None:
     with pytest.raises(ConnectionRefused, match="Message Content Intent"):
-        await asyncio.wait_for(connect(discord.url, http, message_content=True).listen(Listener.receive), 5)  # type: ignore[arg-type]
+        await asyncio.wait_for(connect(discord.url, http, message_content=True).listen(NOBODY), 5)
     with pytest.raises(ConnectionRefused, match="bot_token is refused"):
-        await asyncio.wait_for(connect(discord.url, http, bot_token=SecretStr("x")).listen(Listener.receive), 5)  # type: ignore[arg-type]
+        await asyncio.wait_for(connect(discord.url, http, bot_token=SecretStr("x")).listen(NOBODY), 5)
     with pytest.raises(ConnectionRefused, match="gateway is off"):
-        await connect(discord.url, http, gateway=False).listen(Listener.receive)  # type: ignore[arg-type]
+        await connect(discord.url, http, gateway=False).listen(NOBODY)
     assert not connect(discord.url, http, gateway=False)._settings.listens
 
 
