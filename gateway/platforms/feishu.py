@@ -114,7 +114,7 @@ _CODES: Final[dict[int, OutcomeKind]] = {
     **{int(code): kind for kind, codes in _MEANINGS.items() for code in codes.split()},
     **dict.fromkeys(_TOKEN_BAD, "auth_failed"),
 }
-"""What a `code` means to a sender; for any other the status decides."""
+"""What a `code` means to a sender, as the pages of the API say; for any other the status decides."""
 
 _SCOPES: Final = (
     "im:message",
@@ -676,7 +676,7 @@ def _content(message: str, kind: str, raw: Any) -> tuple[str, tuple[Attachment, 
         case "text":
             return _LINK.sub(lambda found: _labelled(found[1], found[2]), text_of(content.get("text"))), ()
         case "post":
-            return _post(message, content)
+            return _rich(message, content)
         case "image" | "file" | "audio":
             return "", (_attachment(message, kind, key, name),)
         case "media":
@@ -693,7 +693,7 @@ def _attachment(message: str, kind: str, key: Any, name: str = "") -> Attachment
     return Attachment(kind, name, _MIMES.guess_type(name)[0] or "", 0, fetch)
 
 
-def _post(message: str, content: dict[str, Any]) -> tuple[str, tuple[Attachment, ...]]:
+def _rich(message: str, content: dict[str, Any]) -> tuple[str, tuple[Attachment, ...]]:
     """A rich text. Some clients wrap it into its language."""
     if "content" not in content:
         content = next((one for one in content.values() if isinstance(one, dict)), {})
@@ -792,9 +792,8 @@ def _multipart(fields: Mapping[str, str], name: str, content: bytes) -> tuple[by
     )
     head += f'--{mark}\r\nContent-Disposition: form-data; name="{name}"; filename="file"\r\n'
     head += "Content-Type: application/octet-stream\r\n\r\n"
-    return head.encode(
-        "utf-8", "replace"
-    ) + content + f"\r\n--{mark}--\r\n".encode(), f"multipart/form-data; boundary={mark}"
+    raw = b"".join((head.encode("utf-8", "replace"), content, f"\r\n--{mark}--\r\n".encode()))
+    return raw, f"multipart/form-data; boundary={mark}"
 
 
 def _repeatable(outcome: Outcome) -> Outcome:
@@ -810,7 +809,7 @@ def _understood(what: str, answer: Answer | Outcome) -> _Reply:
     code = body.get("code")
     if not isinstance(code, int):
         kind = "ambiguous" if answer.status == 200 else _by_status(answer.status)
-        return _Reply(_limited(answer, Outcome(kind, detail=f"{what}: status {answer.status}")))
+        return _Reply(_limited(answer, Outcome(kind, scope="connection", detail=f"{what}: status {answer.status}")))
     if answer.status == 200 and code == 0:
         return _Reply(Outcome("ok"), body, at_ms=_clock_ms(answer))
     detail = f"{what}: {code} {text_of(body.get('msg'))[:200]}"
