@@ -12,6 +12,7 @@ from config.profiles import Profile
 from config.watching import Watched
 from gateway.bell import Bell
 from gateway.commands import command_of, find
+from gateway.conversation.albums import join
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.overheard import hear
 from gateway.events import Event
@@ -68,12 +69,22 @@ class Intake:
         profile = self._watched.latest().profile_for(key.connection, key.channel)
         if reason := _why_not(event, profile):
             return Received("ignored", reason)
-        if not event.addressed and not await self._is_for_us(event, profile):
+        before: list[Event] = []
+        is_ours = event.addressed or await self._is_for_us(event, profile)
+        if event.group and not event.actor.is_bot:
+            is_ours, before = await join(self._mailbox.store, event, is_ours=is_ours)
+        if not is_ours:
             if profile.overhear and not event.actor.is_bot and event.text.strip() and not event.is_empty:
                 await hear(self._mailbox.store, event, profile.overhear)
             return Received("ignored", "not addressed")
         if event.actor.is_bot and not await self._passes(event, profile):
             return Received("ignored", "the loop guard: too many turns of this bot in a minute")
+        for one in before:
+            await self._accept(one, profile)
+        return await self._accept(event, profile)
+
+    async def _accept(self, event: Event, profile: Profile) -> Received:
+        key = event.conversation
         event = await self._files.put_away(event)
         command = command_of(event)
         known = find(command[0]) if command else None
