@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from gateway import pace
 from gateway.conversation.claim import Lost
@@ -18,6 +18,9 @@ from workers.delivery import sent_of, sent_ref
 from workers.turn import Turn, rows_for
 
 logger = logging.getLogger(__name__)
+
+TAKE_BACK_S: Final = 0.5
+"""The longest that a reply waits for the end of the typing sign."""
 
 
 class Live:
@@ -87,7 +90,7 @@ class Live:
             return  # the platform has other worries
         finally:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._send_timeout_s):
+                async with asyncio.timeout(min(TAKE_BACK_S, self._send_timeout_s)):
                     await self._adapter.typing(to, on=False)
 
     async def _show_on(self) -> None:
