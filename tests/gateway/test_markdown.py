@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.markdown import MEASURES, Measure, Piece, chars, fitting, split, utf8, utf16
+from gateway.spans import Span, spans
 
 FAMILY = "👨‍👩‍👧‍👦"
 WORDS = st.sampled_from(
@@ -194,6 +195,24 @@ def test_marks_are_balanced_in_both_parts_where_they_can_be(atoms: list[str], be
 )
 def test_what_means_something_as_a_whole_is_cut_around(text: str, limit: int, pieces: list[str]) -> None:
     assert [piece.text for piece in split(text, limit)] == pieces
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("(https://a.example/x_(y)),", [Span(1, 24)]),
+        ("<https://a.example/x,>", [Span(0, 22)]),
+        ("**a\n- b**", []),
+        ("[a **b](c) d**", [Span(0, 10)]),
+        ("~~~a~~~", [Span(1, 6, is_marks=True)]),
+    ],
+)
+def test_a_span_ends_where_a_reader_would_end_it(text: str, found: list[Span]) -> None:
+    assert spans(text) == found
+
+
+def test_whether_a_span_fits_is_measured_in_the_platform_s_unit() -> None:
+    assert split("ab `" + "速" * 10 + "`", 24, utf8)[0].text == "ab `速速速速速速"
 
 
 def test_ticks_in_a_code_block_keep_nothing_whole() -> None:
