@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from config.settings import environment
 from gateway.machine import Machine
+from tests.harness.discord_twin import DiscordTwin
 from tests.harness.processes import is_alive, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
@@ -106,6 +108,24 @@ async def test_sigterm_stops_everything_and_the_addresses_were_told(tmp_path: Pa
     assert str(tmp_path / "data") in said
     assert "Traceback" not in said
     assert not any(map(is_alive, children))
+
+
+async def test_where_a_platform_needs_it_somebody_listens_too(
+    tmp_path: Path, unused_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with DiscordTwin() as twin:
+        for name, value in twin.environment.items():
+            monkeypatch.setenv(name, value)
+        settings = {"data": "data", "connections": {"discord-main": twin.connection}}
+        (tmp_path / "deskmate.yaml").write_text(yaml.safe_dump(settings))
+        async with up(tmp_path, unused_port) as started:
+            await started.ready()
+            said = await twin.direct("", "hello")
+            assert "rehearsal" in (await twin.reply_to(said)).text
+            started.process.send_signal(signal.SIGTERM)
+            code, told = await started.ends()
+    assert code == 0, told
+    assert "Traceback" not in told
 
 
 async def test_a_second_one_on_the_folder_names_the_first(tmp_path: Path, unused_port: int) -> None:
