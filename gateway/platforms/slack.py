@@ -477,12 +477,16 @@ class Adapter(Plain):
         return None
 
     async def typing(self, to: Address, *, on: bool) -> None:
-        """The status of an assistant's thread. There are no words in it, as nobody asked in which language."""
+        """The status of an assistant's thread. There are no words in it, as nobody asked in which language.
+
+        The next message ends it: to take it back would only have the reply wait for one more call.
+        """
         method, thread = "assistant.threads.setStatus", _thread_ts(to.conversation)
-        if not thread or not _is_direct(to.conversation.channel) or method in self._refused:
+        if not on or not thread or not _is_direct(to.conversation.channel) or method in self._refused:
             return
-        body = {"channel_id": to.conversation.channel, "thread_ts": thread, "status": "…" if on else ""}
-        outcome, _ = await self._ask(method, body)
+        outcome, _ = await self._ask(
+            method, {"channel_id": to.conversation.channel, "thread_ts": thread, "status": "…"}
+        )
         if outcome.kind in {"rejected", "auth_failed"}:
             self._refused.add(method)
 

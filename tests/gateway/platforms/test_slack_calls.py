@@ -613,12 +613,14 @@ async def test_nothing_in_a_stream_is_live_wherever_it_was_cut(slack: SlackTwin,
 # what only assistants have
 
 
-async def test_the_status_of_an_assistant_s_thread_is_on_and_off(slack: SlackTwin, adapter: Adapter) -> None:
+async def test_the_status_of_an_assistant_s_thread_ends_with_the_answer(slack: SlackTwin, adapter: Adapter) -> None:
     to = assistant(slack)
     await adapter.typing(to, on=True)
     assert list(slack.statuses.values()) == ["…"]
     await adapter.typing(to, on=False)
-    assert list(slack.statuses.values()) == [""]
+    assert slack.calls == ["assistant.threads.setStatus"], "the reply waits for nothing"
+    await adapter.send(to, text("hi"), KEY)
+    assert slack.statuses == {}
 
 
 async def test_there_is_no_status_elsewhere(slack: SlackTwin, adapter: Adapter) -> None:
