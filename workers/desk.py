@@ -299,8 +299,9 @@ def chosen(inbox: Sequence[bytes], queue: Queue) -> list[bytes]:
     before = Event.load(event_of(talk[0]))
     for member in talk[1:]:
         event = Event.load(event_of(member))
-        is_near = event.actor.id == before.actor.id and event.at_ms - before.at_ms <= queue.gather_ms
-        if not is_near and not (event.group and event.group == before.group):
+        is_near = queue.gather_ms > 0 and event.at_ms - before.at_ms <= queue.gather_ms
+        is_of_group = bool(event.group) and event.group == before.group
+        if event.actor.id != before.actor.id or not (is_near or is_of_group):
             break
         together.append(member)
         before = event

@@ -1,0 +1,106 @@
+"""A whole worker at its desk, within the test's own process: real Redis, real settings, a strict model over HTTP."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from config.loading import load
+from gateway.bell import open_bell
+from gateway.conversation.key import ConversationKey
+from gateway.conversation.records import Record
+from gateway.events import Actor, Event
+from gateway.intake import Intake
+from tests.gateway.conversation.world import now_ms
+from tests.harness.fake_model import KEY, FakeModel
+from tests.harness.model_replies import says
+from tests.workers.room import Room
+from workers.desk import Desk
+from workers.opening import open_desk
+
+WHERE = ConversationKey("chat", "room", "t")
+
+
+@dataclass
+class AtDesk:
+    """People, the intake, one worker and the model."""
+
+    desk: Desk
+    intake: Intake
+    model: FakeModel
+    room: Room
+    numbers: Any = field(default_factory=itertools.count)
+
+    def event(self, text: str = "", where: ConversationKey = WHERE, **changed: Any) -> Event:
+        name = f"m{next(self.numbers)}"
+        made = Event(
+            kind="message",
+            conversation=where,
+            actor=Actor("U-MAX", "Max"),
+            dedupe_keys=(f"message:{name}",),
+            at_ms=now_ms(),
+            message_id=name,
+            text=text,
+        )
+        return replace(made, **changed)
+
+    async def say(self, text: str = "", where: ConversationKey = WHERE, **changed: Any) -> str:
+        """What became of it."""
+        [received] = await self.intake.receive([self.event(text, where, **changed)])
+        return received.state
+
+    async def work(self) -> None:
+        """Attend to all that may be claimed now."""
+        while grants := (await self.desk.mailbox.claim(0, self.desk.worker, 1)).grants:
+            await self.desk.attend(grants[0], lambda: 0)
+
+    async def ask(self, text: str = "", where: ConversationKey = WHERE, **changed: Any) -> list[str]:
+        """Say it, and what the chat gets for it."""
+        before = len(self.room.sent)
+        assert await self.say(text, where, **changed) == "new"
+        await self.work()
+        return self.room.sent[before:]
+
+    async def history(self, where: ConversationKey = WHERE) -> list[Record]:
+        return list((await self.desk.mailbox.load(where.id)).history)
+
+
+@asynccontextmanager
+async def at_desk(
+    folder: Path,
+    redis_url: str,
+    prefix: str,
+    *,
+    room: Room | None = None,
+    profile: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> AsyncIterator[AtDesk]:
+    """The model says `Well.` unless told otherwise. The connection is `chat`."""
+    (folder / "profiles").mkdir()
+    (folder / "profiles/default.yaml").write_text(yaml.safe_dump(dict(profile or {})))
+    async with FakeModel(says("Well.")) as model:
+        whole = {
+            "redis": {"key_prefix": prefix},
+            "rq": {"key_prefix": f"{prefix}:rq"},
+            "model": {"provider": "anthropic", "name": "fake", "base_url": model.url, "api_key": "$MODEL_KEY"},
+            "data": str(folder / "data"),
+            **(settings or {}),
+        }
+        file = folder / "deskmate.yaml"
+        file.write_text(yaml.safe_dump(whole))
+        loaded = load(file, variables={"MODEL_KEY": KEY})
+        room = room or Room()
+        there: Any = {"chat": room}
+        bell = open_bell(redis_url, loaded.settings.rq, wait_s=1.0)
+        try:
+            async with open_desk(loaded, redis_url, "w1") as opened:
+                desk = replace(opened, adapters=there)
+                yield AtDesk(desk, Intake(desk.mailbox, bell, desk.watched), model, room)
+        finally:
+            await bell.close()

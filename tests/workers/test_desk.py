@@ -1,0 +1,235 @@
+"""What a worker does with what people say: greetings, files, albums, what was overheard, and presses of buttons."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from config.profiles import Queue
+from gateway.conversation.key import ConversationKey
+from gateway.events import Actor, Attachment, Event
+from gateway.store import Layout
+from tests.harness.fake_model import Asked
+from tests.harness.model_replies import calls, says
+from tests.workers.at_desk import WHERE, AtDesk, at_desk
+from tests.workers.room import Room
+from workers.desk import chosen
+
+OTHER_THREAD = ConversationKey("chat", "room", "t2")
+OTHER_ROOM = ConversationKey("chat", "elsewhere")
+
+Opened = Callable[..., AbstractAsyncContextManager[AtDesk]]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, redis_url: str, layout: Layout) -> Opened:
+    return lambda **more: at_desk(tmp_path, redis_url, layout.prefix, **more)
+
+
+@pytest.fixture
+async def world(opened: Opened) -> AsyncIterator[AtDesk]:
+    async with AsyncExitStack() as stack:
+        yield await stack.enter_async_context(opened(room=Room({"a.png": png()})))
+
+
+def png() -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (4, 3), "red").save(out, "PNG")
+    return out.getvalue()
+
+
+def image(name: str = "a.png") -> Attachment:
+    return Attachment("image", name, "image/png", 10)
+
+
+def blocks(asked: Asked) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = asked.request["messages"][-1]["content"]
+    return found
+
+
+# greetings, and what can't be read
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\u200b"])
+async def test_who_only_mentions_us_is_greeted_and_no_model_is_asked(world: AtDesk, text: str) -> None:
+    [told] = await world.ask(text)
+    assert "/help" in told
+    assert world.model.asked == []
+
+
+async def test_a_profiles_own_greeting_takes_the_place_of_ours(opened: Opened) -> None:
+    async with opened(profile={"greeting": "Ask me about **invoices**."}) as world:
+        assert await world.ask() == ["Ask me about **invoices**."]
+        assert await world.ask("hello") == ["Well."]
+
+
+async def test_what_cannot_be_read_at_all_is_said_so_and_no_model_is_asked(world: AtDesk) -> None:
+    [told] = await world.ask(attachments=(Attachment("sticker", "cat", "image/webp", 5),))
+    assert "can't read that kind" in told
+    assert world.model.asked == []
+    assert world.room.downloads == []
+
+
+async def test_a_sticker_with_words_is_answered(world: AtDesk) -> None:
+    assert await world.ask("you?", attachments=(Attachment("sticker", "cat", "image/webp", 5),)) == ["Well."]
+
+
+# files
+
+
+async def test_a_picture_without_a_word_reaches_the_model(world: AtDesk) -> None:
+    assert await world.ask(attachments=(image(),)) == ["Well."]
+    [asked] = world.model.asked
+    assert asked.refused is None
+    assert [block["type"] for block in blocks(asked)] == ["text", "image"]
+    assert blocks(asked)[1]["source"]["media_type"] == "image/png"
+
+
+async def test_a_login_page_in_place_of_a_picture_is_told_and_the_question_is_answered(world: AtDesk) -> None:
+    world.room.files["a.png"] = b"<!DOCTYPE html><title>Sign in</title>"
+    told = await world.ask("what is it?", attachments=(image(),))
+    assert told == ["I could not read `a.png`, so I answer without it.", "Well."]
+    assert "what is it?" in world.model.asked[0].text
+    assert world.model.asked[0].refused is None
+
+
+async def test_later_questions_begin_with_the_same_bytes_picture_and_all(world: AtDesk) -> None:
+    await world.ask("look", attachments=(image(),))
+    await world.ask("and now?")
+    first, second = (asked.request["messages"] for asked in world.model.asked)
+    assert second[: len(first)] == first
+    assert world.room.downloads == ["a.png"]
+
+
+async def test_a_tools_file_goes_out_before_the_answer(opened: Opened) -> None:
+    async with opened(profile={"tools": ["send_file"]}) as world:
+        script = iter([calls("send_file", {"name": "a.csv", "content": "a,b\n"}), says("There you are.")])
+        world.model.answer_with(lambda _: next(script))
+        assert await world.ask("as a file, please") == ["a.csv", "There you are."]
+
+
+# albums
+
+
+async def test_an_album_of_three_pictures_is_one_turn(world: AtDesk) -> None:
+    """Each comes as a message of its own, the words with the first."""
+    world.room.files |= {"b.png": png(), "c.png": png()}
+    for text, name in (("which one?", "a.png"), ("", "b.png"), ("", "c.png")):
+        assert await world.say(text, attachments=(image(name),), group="album 1") == "new"
+    await world.work()
+    assert world.model.asked == [], "it waits for the next picture"
+    async with asyncio.timeout(5):
+        while not world.model.asked:
+            await asyncio.sleep(0.05)
+            await world.work()
+    [asked] = world.model.asked
+    assert [block["type"] for block in blocks(asked)].count("image") == 3
+    assert world.room.sent == ["Well."]
+
+
+def member(number: int, **changed: Any) -> bytes:
+    """Of an inbox; all at one moment, as a platform that counts in seconds says."""
+    fields = {"kind": "message", "conversation": WHERE, "at_ms": 1_000, "text": "x", **changed}
+    return b"%012d:%b" % (number, Event(dedupe_keys=(f"d{number}",), **fields).dump().encode())
+
+
+ANA, LI = Actor("U-ANA"), Actor("U-LI")
+A, B = {"actor": ANA, "group": "album 1"}, {"actor": LI, "group": "album 2"}
+
+
+@pytest.mark.parametrize(
+    ("inbox", "taken"),
+    [
+        ([A, A, A], 3),
+        ([A, A, B, B], 2),
+        ([A, B, A], 1),
+        ([A, {"actor": LI, "group": "album 1"}], 1),
+        ([A, {"actor": ANA, "at_ms": 10**13}], 1),
+        ([{"actor": ANA}, {"actor": ANA}], 1),
+        ([{"actor": ANA}, A, A], 1),
+        ([A, A, {"actor": ANA, "kind": "action", "value": "skill list"}, A], 2),
+        ([{"actor": ANA, "kind": "action", "value": "skill list"}, A], 1),
+    ],
+)
+def test_what_is_together_is_one_turn_and_two_peoples_albums_are_two(inbox: list[dict[str, Any]], taken: int) -> None:
+    waiting = [member(number, **changed) for number, changed in enumerate(inbox)]
+    assert chosen(waiting, Queue()) == waiting[:taken]
+
+
+@pytest.mark.parametrize(("at_ms", "who", "taken"), [(1_400, ANA, 2), (1_401, ANA, 1), (1_400, LI, 1)])
+def test_a_paste_in_several_messages_is_one_turn_of_one_person(at_ms: int, who: Actor, taken: int) -> None:
+    waiting = [member(0, actor=ANA), member(1, actor=who, at_ms=at_ms)]
+    assert chosen(waiting, Queue(gather_ms=400)) == waiting[:taken]
+
+
+async def test_an_album_is_answered_beside_what_another_person_sends(world: AtDesk) -> None:
+    world.room.files["b.png"] = png()
+    for who, group, name in ((ANA, "1", "a.png"), (ANA, "1", "b.png"), (LI, "2", "a.png")):
+        await world.say("", actor=who, attachments=(image(name),), group=group)
+    async with asyncio.timeout(5):
+        while len(world.model.asked) < 2:
+            await asyncio.sleep(0.05)
+            await world.work()
+    assert [[block["type"] for block in blocks(asked)].count("image") for asked in world.model.asked] == [2, 1]
+
+
+# overheard
+
+
+async def test_what_was_said_around_us_comes_with_the_next_question_once(opened: Opened) -> None:
+    async with opened(profile={"overhear": 3}) as world:
+        for text in ("one", "two", "three", "four"):
+            assert await world.say(text, addressed=False, actor=Actor("U-ANA", "Ana")) == "ignored"
+        await world.say("elsewhere", OTHER_ROOM, addressed=False)
+        await world.ask("what do they want?")
+        heard = world.model.asked[0].text
+        assert "[Ana] two\n[Ana] three\n[Ana] four\n</data" in heard
+        assert "one" not in heard.replace("channel", "")
+        assert "elsewhere" not in heard
+        await world.ask("and now?")
+        assert "said in this channel before" not in world.model.asked[1].text
+        await world.say("five", OTHER_THREAD, addressed=False)
+        await world.ask("and now?")
+        assert "[Max] five\n</data" in world.model.asked[2].text
+        assert "four" not in world.model.asked[2].text
+        first, second, third = (asked.request["messages"] for asked in world.model.asked)
+        assert second[: len(first)] == first
+        assert third[: len(second)] == second
+
+
+async def test_another_thread_hears_it_for_itself(opened: Opened) -> None:
+    async with opened(profile={"overhear": 3}) as world:
+        await world.say("it rains", OTHER_ROOM, addressed=False)
+        await world.say("it snows", addressed=False)
+        for thread in (WHERE, OTHER_THREAD):
+            await world.ask("well?", thread)
+            assert "it snows" in world.model.asked[-1].text
+            assert "it rains" not in world.model.asked[-1].text
+
+
+async def test_where_the_profile_does_not_want_it_nothing_is_kept(world: AtDesk) -> None:
+    await world.say("it rains", addressed=False)
+    store = world.desk.mailbox.store
+    assert [key async for key in store.redis.scan_iter(f"{store.layout.heard_root}:*")] == []
+    await world.ask("well?")
+    assert "it rains" not in world.model.asked[0].text
+
+
+async def test_neither_bots_nor_files_without_words_are_overheard_and_a_command_takes_nothing_along(
+    opened: Opened,
+) -> None:
+    async with opened(profile={"overhear": 3, "other_bots": "answer"}) as world:
+        await world.say("beep", addressed=False, actor=Actor("B", is_bot=True))
+        await world.say("", addressed=False, attachments=(image(),))
+        await world.say("it rains", addressed=False)
+        await world.ask("/help")
+        assert [one.data["said"] for one in await world.history() if one.type == "overheard"] == []
+        await world.ask("well?")
+        assert [one.data["said"] for one in await world.history() if one.type == "overheard"] == [[["Max", "it rains"]]]
