@@ -10,12 +10,16 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Callable
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from gateway.conversation.key import ConversationKey
+from gateway.events import Actor, Event
+from gateway.platforms import Capabilities, HttpReply, Plain, RawRequest, Unauthorized
 from gateway.store import Layout
 from tests.gateway.served import Answer, Served, answer_of, envelope, post, served
 from tests.harness import webhook_twin
@@ -503,3 +507,97 @@ async def test_a_redis_of_another_epoch_takes_nothing_and_readiness_is_red(gatew
     assert (await gateway.say(MENTION)).status == 503
     assert gateway.outcomes() == ["cold"]
     assert not (await gateway.ask(b"GET /readyz HTTP/1.0\r\n\r\n")).json["data"]
+
+
+# a platform that comes for a text
+
+PULLED = ConversationKey("pulling", "room")
+
+
+class Pulling(Plain):
+    """A platform that asks with each request how far its conversation is."""
+
+    capabilities = Capabilities(text_limit=100)
+
+    def __init__(self) -> None:
+        self.does: Callable[[], Any] = lambda: asyncio.sleep(0)
+
+    def verify(self, request: RawRequest, now_s: float) -> None:
+        del now_s
+        if request.body != b"who is it?":
+            raise Unauthorized("not the platform")
+
+    def handshake(self, request: RawRequest) -> None:
+        del request
+
+    def parse(self, request: RawRequest, now_s: float) -> list[Event]:
+        del request, now_s
+        return [Event(kind="pull", conversation=PULLED, actor=Actor("u"), dedupe_keys=("p",), at_ms=0)]
+
+    async def pulled(self, event: Event, *, is_idle: bool) -> HttpReply:
+        await self.does()
+        return HttpReply(body=json.dumps({"conversation": event.conversation.channel, "idle": is_idle}).encode())
+
+
+def with_pulls(gateway: Served) -> Pulling:
+    adapter: Any = Pulling()
+    gateway.gateway._webhooks["/webhooks/pulling"] = partial(gateway.gateway._deliver, "pulling", adapter)
+    pulling: Pulling = adapter
+    return pulling
+
+
+async def pull(gateway: Served, body: bytes = b"who is it?") -> Answer:
+    return await gateway.deliver("pulling", body, {})
+
+
+async def test_a_platform_that_comes_for_a_text_hears_whether_there_is_more_to_come(gateway: Served) -> None:
+    with_pulls(gateway)
+    mailbox = gateway.parts.mailbox
+    await mailbox.accept(PULLED, "{}", dedupe_keys=("d",), at_ms=0)
+    for is_idle in (False, True):
+        answer = await pull(gateway)
+        assert (answer.status, answer.json) == (200, {"conversation": "room", "idle": is_idle})
+        if grants := (await mailbox.claim(0, "w", 1)).grants:
+            stored = await mailbox.load(PULLED.id)
+            await mailbox.take(grants[0], {"id": "turn", "start": 0, "to": {}}, members=stored.inbox)
+            await mailbox.append(grants[0], turn="close")
+            await mailbox.settle(grants[0], "w", 0)
+
+
+async def test_coming_for_a_text_is_no_message(gateway: Served) -> None:
+    with_pulls(gateway)
+    for _ in range(3):
+        await pull(gateway)
+    assert gateway.outcomes() == []
+    store = gateway.parts.store
+    assert [key async for key in store.redis.scan_iter(store.layout.key(PULLED.id) + "*")] == []
+
+
+async def test_who_is_not_proven_gets_no_text(gateway: Served) -> None:
+    pulling = with_pulls(gateway)
+
+    def never() -> None:
+        raise AssertionError("asked for a stranger")
+
+    pulling.does = never
+    assert (await pull(gateway, b"me")).status == 401
+
+
+async def test_who_comes_for_a_text_while_redis_is_away_is_asked_to_come_again(
+    tmp_path: Path, redis_url: str, layout: Layout
+) -> None:
+    waits = {"redis": {"timeout_s": 0.2}}
+    async with Proxy(redis_url) as proxy, served(tmp_path, proxy.redis_url, layout.prefix, waits) as gateway:
+        with_pulls(gateway)
+        proxy.hold()
+        answer = await pull(gateway)
+        assert (answer.status, answer.json) == (503, {"error": "try again"})
+        [line] = gateway.lines("not told")
+        assert line["reason"]
+
+
+async def test_a_text_that_takes_too_long_to_find_is_503(tmp_path: Path, redis_url: str, layout: Layout) -> None:
+    async with served(tmp_path, redis_url, layout.prefix, {"gateway": {"accept_timeout_s": 0.1}}) as gateway:
+        with_pulls(gateway).does = lambda: asyncio.sleep(60)
+        assert (await pull(gateway)).status == 503
+        assert [line["reason"] for line in gateway.lines("not told")] == ["timeout"]

@@ -89,3 +89,36 @@ async def test_a_store_that_is_away_is_told(store: Store) -> None:
             await Files(away).put_away(event(b"abc"))
     finally:
         await away.close()
+
+
+async def test_a_file_of_ours_is_put_under_its_bytes_and_twice_is_once(store: Store) -> None:
+    files = Files(store)
+    ours = Attachment("file", "figures.csv", "text/csv", 3, content=b"a,b")
+    put = await files.put(HERE.id, ours)
+    assert (put.content, put.name, put.mime, put.size_bytes) == (b"", "figures.csv", "text/csv", 3)
+    assert await files.read(put.fetch, 3) == b"a,b"
+    again = await files.put(HERE.id, Attachment("file", "other.csv", "text/csv", 3, content=b"a,b"))
+    assert again.fetch == put.fetch
+    assert await store.redis.hlen(store.layout.key(HERE.id, "files")) == 1
+    other = await files.put(HERE.id, Attachment("file", "figures.csv", "text/csv", 3, content=b"c,d"))
+    assert other.fetch != put.fetch
+    assert await files.read(put.fetch, 3) == b"a,b"
+
+
+async def test_a_file_of_ours_that_is_too_long_is_not_put(store: Store) -> None:
+    with pytest.raises(ValueError, match=f"{FILE_MAX_BYTES + 1} bytes"):
+        await Files(store).put(HERE.id, Attachment("file", "a", "", 0, content=bytes(FILE_MAX_BYTES + 1)))
+
+
+async def test_what_is_not_there_and_what_cannot_be_looked_for_are_told_apart(store: Store) -> None:
+    files = Files(store)
+    await files.keep(HERE.id, "f1", b"")
+    assert (await files.find(HERE.id, "f1"), await files.find(HERE.id, "f2")) == (b"", None)
+    away = open_store("redis://127.0.0.1:1", store.layout, timeout_s=0.5)
+    try:
+        with pytest.raises(Unreachable):
+            await Files(away).find(HERE.id, "f1")
+        with pytest.raises(Unreachable):
+            await Files(away).put(HERE.id, Attachment("file", "a", "", 1, content=b"a"))
+    finally:
+        await away.close()

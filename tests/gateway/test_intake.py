@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import itertools
 import json
+import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gateway.conversation.key import ConversationKey
+from gateway.conversation.overheard import heard_since
 from gateway.events import Actor, Attachment, Event
 from gateway.files import Files
+from gateway.intake import GROUP_MS
 from gateway.store import Layout, Unreachable
 from tests.gateway.served import SLACK, Served, envelope, served
 from tests.harness import webhook_twin
@@ -100,6 +106,155 @@ async def test_in_a_thread_that_we_answered_in_nobody_has_to_address_us(gateway:
         [event(addressed=False), event("m2", addressed=False, conversation=outside)]
     )
     assert [one.state for one in told] == ["new", "ignored"]
+
+
+@contextlib.asynccontextmanager
+async def with_profile(folder: Path, redis_url: str, prefix: str, **profile: Any) -> AsyncIterator[Served]:
+    (folder / "profiles").mkdir()
+    (folder / "profiles/default.yaml").write_text(yaml.safe_dump(profile))
+    async with served(folder, redis_url, prefix) as gateway:
+        yield gateway
+
+
+Profiled = Callable[..., contextlib.AbstractAsyncContextManager[Served]]
+
+
+@pytest.fixture
+def profiled(tmp_path: Path, redis_url: str, layout: Layout) -> Profiled:
+    """A gateway whose channels have a profile of the test's own."""
+    return functools.partial(with_profile, tmp_path, redis_url, layout.prefix)
+
+
+async def states(gateway: Served, *events: Event) -> list[str]:
+    return [one.state for event in events for one in await gateway.parts.intake.receive([event])]
+
+
+async def sent_by_us(gateway: Served, message_id: str) -> None:
+    store = gateway.parts.store
+    await store.redis.zadd(store.layout.key(ROOM.id, "ours"), {message_id: 1})
+
+
+# what is for us
+
+
+async def test_where_no_mention_is_needed_people_are_answered_whatever_they_say(profiled: Profiled) -> None:
+    async with profiled(needs_mention=False) as gateway:
+        assert await states(gateway, event(addressed=False), event("m2")) == ["new", "new"]
+        bot = Actor("b", is_bot=True)
+        assert await states(gateway, event("m3", addressed=False, actor=bot)) == ["ignored"], "bots are not wanted"
+
+
+async def test_an_answer_to_a_message_of_ours_is_for_us_and_one_to_anothers_is_not(gateway: Served) -> None:
+    await sent_by_us(gateway, "ours")
+    to_ours, to_other = event(addressed=False, parent_id="ours"), event("m2", addressed=False, parent_id="theirs")
+    elsewhere = event("m3", addressed=False, parent_id="ours", conversation=replace(ROOM, thread="T1:2.0"))
+    assert await states(gateway, to_ours, to_other, elsewhere) == ["new", "ignored", "ignored"]
+
+
+async def test_a_thread_that_we_answered_in_is_followed_only_where_the_profile_says_so(profiled: Profiled) -> None:
+    async with profiled(thread_follow=False) as gateway:
+        store = gateway.parts.store
+        await store.redis.hset(store.layout.key(ROOM.id), "answered", "1")
+        await sent_by_us(gateway, "ours")
+        assert await states(gateway, event(addressed=False)) == ["ignored"]
+        assert await states(gateway, event("m2", addressed=False, parent_id="ours")) == ["new"], "it is to us"
+
+
+# other bots
+
+BOT = Actor("B1", "Otto", is_bot=True)
+
+
+async def test_of_a_bot_five_messages_a_minute_are_answered_one_line_says_so_and_people_go_on(
+    profiled: Profiled,
+) -> None:
+    async with profiled(other_bots="answer") as gateway:
+        events = [event(f"b{number}", actor=BOT) for number in range(8)]
+        assert await states(gateway, *events) == ["new"] * 5 + ["ignored"] * 3
+        assert await states(gateway, event("m1"), event("m2")) == ["new", "new"]
+        assert await states(gateway, event("x1", actor=Actor("B2", is_bot=True))) == ["new"], "another bot has its own"
+        assert await states(gateway, events[0], events[7]) == ["known", "ignored"]
+        [line] = gateway.lines("loop guard")
+        assert (line["connection"], line["channel"], line["bot"]) == ("slack-main", "C1", "B1")
+        assert {line["reason"] for line in gateway.lines("message") if line["outcome"] == "ignored"} == {
+            "the loop guard: too many turns of this bot in a minute"
+        }
+
+
+async def test_what_a_full_mailbox_sent_back_counts_once_when_it_comes_again(
+    tmp_path: Path, redis_url: str, layout: Layout
+) -> None:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text("other_bots: answer\nbot_turns_per_minute: 2\n")
+    async with served(tmp_path, redis_url, layout.prefix, {"mailbox": {"inbox_max": 1}}) as gateway:
+        bots = [event(f"b{number}", actor=BOT) for number in range(3)]
+        assert await states(gateway, bots[0], bots[1], bots[1], bots[1]) == ["new", "full", "full", "full"]
+        store = gateway.parts.store
+        await store.redis.delete(store.layout.key(ROOM.id, "inbox"))  # a worker took it
+        assert await states(gateway, bots[1], bots[2]) == ["new", "ignored"]
+
+
+async def test_a_bot_in_a_thread_of_ours_has_to_name_us(profiled: Profiled) -> None:
+    async with profiled(other_bots="answer") as gateway:
+        store = gateway.parts.store
+        await store.redis.hset(store.layout.key(ROOM.id), "answered", "1")
+        await sent_by_us(gateway, "ours")
+        assert await states(
+            gateway,
+            event("b1", actor=BOT, addressed=False),
+            event("b2", actor=BOT, addressed=False, parent_id="ours"),
+            event("b3", actor=BOT),
+            event("m1", addressed=False),
+        ) == ["ignored", "ignored", "new", "new"]
+
+
+async def test_our_own_echo_is_never_answered_whatever_the_profile_says(profiled: Profiled) -> None:
+    async with profiled(other_bots="answer", needs_mention=False) as gateway:
+        assert await states(gateway, event(actor=Actor("us", is_bot=True, is_self=True))) == ["ignored"]
+
+
+# overheard
+
+
+async def test_what_is_not_for_us_is_overheard_where_the_profile_says_so_and_stays_ignored(profiled: Profiled) -> None:
+    async with profiled(overhear=2) as gateway:
+        said = [event(f"m{number}", text=f"text {number}", addressed=False) for number in range(3)]
+        assert await states(gateway, *said, said[2]) == ["ignored"] * 4
+        not_heard = [
+            event("b", text="beep", addressed=False, actor=BOT),
+            event("f", text=" ", addressed=False, attachments=(Attachment("image", "a.png", "", 1),)),
+            event("e", text="edited", addressed=False, kind="edit"),
+            event("u", text="for us"),
+        ]
+        assert await states(gateway, *not_heard) == ["ignored"] * 3 + ["new"]
+        heard = await heard_since(gateway.parts.store, ROOM, 0, 10)
+        assert [(one.id, one.text) for one in heard] == [("m1", "text 1"), ("m2", "text 2")]
+        assert "text 1" not in str(gateway.lines("message"))
+
+
+# buttons
+
+
+async def test_a_press_of_a_button_of_ours_waits_in_line_and_at_once(gateway: Served) -> None:
+    store = gateway.parts.store
+    pressed = event(kind="action", name="x", value="skill approve KMTR")
+    assert await states(gateway, pressed, event("m2", kind="action", value="stop")) == ["new", "new"]
+    assert [one.value for one in await gateway.waiting()] == ["skill approve KMTR"]
+    assert await store.redis.llen(store.layout.key(ROOM.id, "control")) == 1, "it overtakes, as when it is typed"
+    assert await store.redis.zcard(f"{store.layout.root(0)}:due") == 0
+
+
+# albums
+
+
+async def test_the_pictures_of_an_album_wait_for_each_other_and_nothing_else_does(gateway: Served) -> None:
+    due = f"{gateway.parts.store.layout.root(0)}:due"
+    elsewhere = replace(ROOM, thread="T1:2.0")
+    await states(gateway, *(event(f"m{number}", group="album") for number in range(3)))
+    await states(gateway, event("m4", conversation=elsewhere))
+    waiting: Any = await gateway.parts.store.redis.zrange(due, 0, -1, withscores=True)
+    assert [name for name, _ in waiting] == [ROOM.id.encode()]
+    assert 0 < waiting[0][1] - time.time() * 1000 <= GROUP_MS + 100
 
 
 @pytest.mark.parametrize("kinds", list(itertools.permutations([MESSAGE, MENTION])))

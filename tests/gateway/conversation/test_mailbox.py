@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gateway.conversation.claim import Claim
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.mailbox import Cold, Mailbox, WrongPartitions
-from gateway.store import Layout, Store
+from gateway.conversation.outbox import Row
+from gateway.store import Layout, Store, Unreachable, open_store
 from tests.gateway.conversation.scenarios import SCENARIOS
 from tests.gateway.conversation.world import PLAY, World, key, until
 
@@ -161,3 +163,96 @@ async def test_a_long_memory_does_not_take_the_new_for_known(redis_url: str, lay
     mailbox = await world.mailbox()
     assert [(await world.say(mailbox, "hello")).state for _ in range(2)] == ["new", "known"]
     await world.close()
+
+
+# whose message is answered, and whether there is anything left to do
+
+
+def row(name: str) -> Row:
+    return Row(key=name, turn="turn", order=0, part={"payload": {}, "fallback": None}, to={}, made_ms=0)
+
+
+async def with_rows(world: World, mailbox: Mailbox, *names: str) -> Claim:
+    """A turn whose parts are in the outbox."""
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    await mailbox.append(claim, rows=[row(name) for name in names], turn="close")
+    return claim
+
+
+async def test_a_message_that_was_sent_is_known_as_ours_in_its_conversation_alone(world: World) -> None:
+    mailbox = await world.mailbox()
+    claim = await with_rows(world, mailbox, "a", "b", "c")
+    for name, state, known_as in (("a", "sent", "m1"), ("b", "sending", "m2"), ("c", "sent", "")):
+        await mailbox.mark(claim, row(name), state, {"message_id": name, "ref": {}}, known_as=known_as)
+    assert [await mailbox.is_ours(key(), one) for one in ("m1", "m2", "c", "m", "")] == [True, *[False] * 4]
+    assert not await mailbox.is_ours(key("t2"), "m1")
+    assert await (await world.mailbox()).is_ours(key(), "m1"), "as another process sees it"
+    assert await mailbox.settle(claim, "w1", 1) is None
+    await mailbox.mark(claim, row("b"), "sent", known_as="m2")
+    assert await mailbox.settle(claim, "w1", 1) is not None
+    assert await mailbox.is_ours(key(), "m2"), "after the turn too"
+    await world.check()
+
+
+async def test_of_a_part_that_was_sent_before_no_other_id_is_learnt(world: World) -> None:
+    mailbox = await world.mailbox()
+    claim = await with_rows(world, mailbox, "a")
+    assert await mailbox.mark(claim, row("a"), "sent", known_as="m1")
+    assert not await mailbox.mark(claim, row("a"), "sent", known_as="m2")
+    assert [await mailbox.is_ours(key(), one) for one in ("m1", "m2")] == [True, False]
+
+
+async def test_the_last_hundred_are_known_and_they_end_with_retention(world: World) -> None:
+    mailbox = await world.mailbox()
+    names = [f"m{number:03}" for number in range(105)]
+    claim = await with_rows(world, mailbox, *names)
+    for name in names:
+        await mailbox.mark(claim, row(name), "sent", known_as=name)
+    known = [await mailbox.is_ours(key(), name) for name in names]
+    assert sum(known) == 100
+    assert known[-1]
+    left_ms = await mailbox.store.redis.pttl(world.layout.key(key().id, "ours"))
+    assert 0 < left_ms <= PLAY.retention_s * 1000
+
+
+async def test_a_conversation_is_idle_only_when_all_is_sent_and_nothing_waits(world: World) -> None:
+    mailbox = await world.mailbox()
+
+    async def is_idle() -> bool:
+        return await mailbox.is_idle(key())
+
+    assert (await world.say(mailbox, "hello")).state == "new"
+    assert not await is_idle(), "it waits"
+    claim = await world.claim_one(mailbox)
+    assert not await is_idle()
+    await world.take_all(mailbox, claim)
+    await mailbox.append(claim, rows=[row("a")], turn="close")
+    assert await mailbox.settle(claim, "w1", 1) is None
+    assert not await is_idle(), "a part is not sent"
+    await mailbox.mark(claim, row("a"), "sent")
+    assert not await is_idle(), "somebody holds it"
+    await mailbox.settle(claim, "w1", 1)
+    assert await is_idle()
+    assert (await world.say(mailbox, "hello")).state == "known"
+    assert await is_idle(), "a repetition is no work"
+    await world.say(mailbox, "again")
+    assert not await is_idle()
+    claim = await world.claim_one(mailbox)
+    await world.say(mailbox, "and again")
+    await world.take_all(mailbox, claim)
+    await mailbox.append(claim, turn="close")
+    await world.say(mailbox, "one more")
+    await mailbox.settle(claim, "w1", 0)
+    assert not await is_idle(), "one came meanwhile"
+
+
+async def test_a_redis_that_is_away_is_told_to_whoever_asks_of_a_conversation(layout: Layout) -> None:
+    away = open_store("redis://127.0.0.1:1", layout, timeout_s=0.5)
+    try:
+        for asked in (Mailbox(away, PLAY).is_ours(key(), "m"), Mailbox(away, PLAY).is_idle(key())):
+            with pytest.raises(Unreachable):
+                await asked
+    finally:
+        await away.close()
