@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
@@ -37,7 +38,7 @@ from gateway.store import Store, open_store
 from tests.harness.faults import Fault
 from tests.harness.twins import Said
 from tests.harness.web import canary
-from tests.harness.wecom_twin import AGENT_ID, BOT, CORP_ID, CORP_SECRET, GROUP, LATER, USED, USER, WecomTwin
+from tests.harness.wecom_twin import AGENT_ID, BOT, CORP_ID, CORP_SECRET, GROUP, LATER, USED, USER, Refused, WecomTwin
 
 KEY = "k" * 24
 BUTTONS = (Button("Approve", "skill approve 7F3K", "primary"), Button("Refuse", "skill refuse 7F3K"))
@@ -53,7 +54,6 @@ class World:
     hook: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
-    pulls: int = 0
     is_idle: bool = False
     is_app: bool = False
 
@@ -82,7 +82,6 @@ class World:
         if answer is None:
             events = adapter.parse(raw, time.time())
             if events and events[0].kind == "pull":
-                self.pulls += 1
                 answer = await adapter.pulled(events[0], is_idle=self.is_idle)
             else:
                 self.events += events
@@ -416,9 +415,10 @@ async def test_what_was_said_before_stays_when_the_reply_is_late_or_there_is_non
     world.is_idle = True
     await world.wecom.until(lambda: len(world.wecom.posts) > 1)
     assert world.texts == [("stream", "Save it?"), ("card", "Save it?")]
-    world.is_idle, world.settings = False, {"stream_s": 1.0}
+    world.is_idle = False
     _, to = await world.asked()
     await world.adapter.send(replace(to, handle=None), world.part("Save that?", *BUTTONS), "k2")
+    world.settings = {"stream_s": 1.0}
     await world.wecom.until(lambda: len(world.wecom.posts) > 3)
     assert world.texts[2:] == [("stream", f"Save that?\n\n---\n\n{LATER}"), ("card", "Save that?")]
     assert (await world.adapter.send(replace(to, handle=None), world.part("more"), "k3")).kind == "ok"
@@ -487,6 +487,93 @@ async def test_files_are_fetched_from_named_hosts_only(world: World) -> None:
         assert elsewhere.visits() == 0
     with pytest.raises(NotDownloaded, match="no address"):
         await world.adapter.download(Attachment("voice", "", "", 0), 99)
+
+
+# the stand-in
+
+
+def streamed(**stream: Any) -> dict[str, Any]:
+    return {"msgtype": "stream", "stream": {"id": "s", "finish": False, "content": "x", **stream}}
+
+
+CARD: dict[str, Any] = {
+    "card_type": "button_interaction",
+    "main_title": {"title": "t"},
+    "button_list": [{"text": "a", "style": 1, "key": "a"}],
+    "task_id": "t-1",
+}
+
+
+def carded(**card: Any) -> dict[str, Any]:
+    return {**streamed(), "msgtype": "stream_with_template_card", "template_card": {**CARD, **card}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({"msgtype": "text", "text": {"content": "x"}}, "an answer of text"),
+        (streamed(content="长" * 6_827), "content: too long"),
+        (streamed(finish=0), "stream: "),
+        (streamed(id=""), "id: missing"),
+        (streamed(text="x"), "stream: "),
+        (streamed(msg_item=[{"msgtype": "image"}]), "before the end"),
+        (streamed() | {"template_card": CARD}, "an answer of stream"),
+        (carded(card_type="text_notice"), "not a card of buttons"),
+        (carded(main_title={}), "title: missing"),
+        (carded(task_id="a b"), "task_id"),
+        (carded(button_list=[]), "too many"),
+        (carded(button_list=CARD["button_list"] * 2), "a key twice"),
+        (carded(button_list=[{"text": "a", "style": 5, "key": "a"}]), "not a button"),
+        (carded(note="x"), "not a card of buttons"),
+    ],
+)
+async def test_the_stand_in_refuses_answers_that_wecom_would_refuse(
+    world: World, answer: dict[str, Any], why: str
+) -> None:
+    said = Said(GROUP, "m")
+    await world.wecom._refusing(world.wecom._begin, world.hook, said, {"msgtype": "text"}, answer)
+    [refused] = world.wecom.refused
+    assert why in refused
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        ({"nonce": "1"}, "nonce"),
+        ({"timestamp": "1760000000"}, "timestamp"),
+        ({"timestamp": 1_760_000_000}, "timestamp"),
+        ({"msgsignature": "a" * 40}, "msgsignature"),
+        ({"more": 1}, "envelope"),
+    ],
+)
+async def test_the_stand_in_refuses_envelopes_that_wecom_would_refuse(
+    world: World, spoil: dict[str, Any], why: str
+) -> None:
+    await world.asked()
+    event = replace(world.events[0], at_ms=round(time.time() * 1000))
+    sealed = json.loads(world.adapter.acknowledge([event]).body)
+    nonce = str(event.extra["nonce"])
+    assert await world.wecom._open(json.dumps(sealed).encode(), nonce)
+    with pytest.raises(Refused, match=why):
+        await world.wecom._open(json.dumps({**sealed, **spoil}).encode(), nonce)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"msgtype": "text", "text": {"content": "x"}},
+        {"msgtype": "markdown", "markdown": {"content": "x", "more": 1}},
+        {"msgtype": "markdown", "markdown": {"content": " "}},
+        {"msgtype": "markdown", "markdown": {"content": "长" * 6_827}},
+        ["markdown"],
+    ],
+)
+async def test_the_stand_in_refuses_messages_that_wecom_would_refuse(world: World, body: Any) -> None:
+    _, to = await world.asked()
+    for url in (to.extra["response_url"], to.extra["response_url"] + "0"):
+        async with world.http.post(url, json=body) as answer:
+            assert (await answer.json())["errcode"] != 0
+    assert [kind for kind, _ in world.texts] == ["stream"]
 
 
 # who we are
