@@ -80,6 +80,7 @@ BUTTON_LIMIT: Final = 75
 ACTION: Final = "deskmate:"
 """What the ids of our buttons begin with. Any other is somebody else's."""
 STATUS_S: Final = 120.0
+BURST: Final = 4
 METADATA_TYPE: Final = "deskmate_reply"
 IN_THREAD: Final = "in_thread"
 """In `Event.extra`: what is answered stands in a thread that others see as one."""
@@ -192,6 +193,8 @@ class Settings(Connection):
     native_streaming: Literal["never", "direct", "threads"] = "direct"
     """Where growing answers are Slack's streams: in threads of direct messages (as an assistant's are), or in all
     threads. Elsewhere, and where a workspace refuses them, a message is edited."""
+    messages_per_s: float = Field(1.0, ge=0)
+    """Messages to one channel in a second, after four at once. Slack takes about one, and does not say it. 0: no limit."""
     timeout_s: float = Field(4.0, gt=0, le=60)
     """The longest that one call may take; less than `mailbox.send_timeout_s`."""
 
@@ -213,7 +216,6 @@ class Adapter(Plain):
         buttons=25,
         file_max_bytes=FILE_MAX_BYTES,
         typing_s=STATUS_S,
-        pace=(Pace("channel", 4, 4.0),),
     )
 
     def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
@@ -222,6 +224,9 @@ class Adapter(Plain):
         self._connection = connection
         self._settings = settings
         self._outside = outside
+        if settings.messages_per_s:
+            pace = Pace("channel", BURST, BURST / settings.messages_per_s)
+            self.capabilities = replace(self.capabilities, pace=(pace,))
         self._base = URL(settings.api_base)
         self._token = settings.bot_token.get_secret_value()
         keys = (settings.signing_secret, settings.previous_signing_secret)

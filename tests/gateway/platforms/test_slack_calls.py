@@ -25,6 +25,7 @@ from gateway.platforms import (
     NotDownloaded,
     Outbound,
     Outside,
+    Pace,
     Part,
     RawRequest,
     Sent,
@@ -854,6 +855,13 @@ async def test_a_limit_is_the_channel_s_unless_it_is_the_workspace_s(
     slack.next(**fault)
     outcome = await adapter.send(DM, text("hi"), KEY)
     assert (outcome.kind, outcome.scope, outcome.retry_after_s) == ("rate_limited", scope, wait_s)
+
+
+@pytest.mark.parametrize(("per_s", "pace"), [(1, (Pace("channel", 4, 4),)), (8, (Pace("channel", 4, 0.5),)), (0, ())])
+def test_a_channel_has_its_pace(per_s: float, pace: tuple[Pace, ...]) -> None:
+    adapter = connect("https://slack.com/api", cast("Any", None), messages_per_s=per_s)
+    assert adapter.capabilities.pace == pace
+    assert adapter.capabilities.look_back
 
 
 async def test_our_words_by_a_response_url_are_known_by_what_identity_told(slack: SlackTwin, adapter: Adapter) -> None:
