@@ -80,6 +80,8 @@ BUTTONS_MAX: Final = 6
 TITLE_MAX: Final = 26
 STREAM_MS: Final = 360_000
 """WeCom comes for a stream's text for so long, from the person's message on."""
+SILENCE_MS: Final = 30_000
+"""If it has not come for so long, it will not come again: nobody knows what it does after a call that failed."""
 RESPONSE_MS: Final = 3_600_000
 """A `response_url` lasts so long."""
 DOWNLOAD_S: Final = 30.0
@@ -266,7 +268,9 @@ class Adapter(Plain):
 
     async def pulled(self, event: Event, *, is_idle: bool) -> HttpReply:
         conversation, stream = event.conversation.id, event.extra["stream"]
-        is_late = event.at_ms - await self._began_ms(event) >= self._settings.stream_s * 1000
+        began_ms, _ = await self._pulls(conversation, stream, event.at_ms)
+        await self._boards.write(conversation, f"{stream}-pulls", f"{began_ms} {event.at_ms}", whole=True)
+        is_late = event.at_ms - began_ms >= self._settings.stream_s * 1000
         if is_late or is_idle:
             await self._boards.close(conversation, stream)  # unless its text is whole
         board = await self._boards.read(conversation, stream)
@@ -434,7 +438,9 @@ class Adapter(Plain):
         """
         conversation = to.conversation.id
         if to.handle:
-            return await self._boards.write(conversation, stream, _dumped(payload), whole=True)
+            _, last_ms = await self._pulls(conversation, stream, to.extra["at_ms"])
+            is_watched = last_ms + SILENCE_MS > time.time() * 1000
+            return is_watched and await self._boards.write(conversation, stream, _dumped(payload), whole=True)
         board = await self._boards.read(conversation, stream)
         above = [one for one in await self._above(conversation, stream) if one["key"] != key]
         above.append({**payload, "key": key})
@@ -447,13 +453,10 @@ class Adapter(Plain):
     async def _above(self, conversation: str, stream: str) -> list[dict[str, Any]]:
         return objects_of(json.loads((await self._boards.read(conversation, f"{stream}-above")).text or "[]"))
 
-    async def _began_ms(self, event: Event) -> int:
-        """When WeCom came for this stream for the first time: a board of its own holds that."""
-        conversation, board = event.conversation.id, f"{event.extra['stream']}-began"
-        if began := (await self._boards.read(conversation, board)).text:
-            return int(began)
-        await self._boards.write(conversation, board, str(event.at_ms), whole=True)
-        return event.at_ms
+    async def _pulls(self, conversation: str, stream: str, at_ms: int) -> list[int]:
+        """When WeCom came for this stream first and last, as a board of its own holds it; `at_ms` if it never did."""
+        known = (await self._boards.read(conversation, f"{stream}-pulls")).text
+        return [int(one) for one in known.split()] or [at_ms, at_ms]
 
     async def _respond(self, to: Address, content: str, key: str) -> Outcome:
         """By `response_url`, which takes one message. A board remembers whose that is: who tries again, and is told that

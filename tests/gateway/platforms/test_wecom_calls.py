@@ -221,6 +221,21 @@ async def test_past_wecom_s_time_nobody_writes_on_the_stream(world: World) -> No
     assert said.id == world.wecom.posts[-1].said
 
 
+@pytest.mark.parametrize("comes", [True, False])
+async def test_a_stream_that_wecom_does_not_come_for_is_no_place_for_a_reply(world: World, *, comes: bool) -> None:
+    """As after a gateway that was away for a moment, if WeCom takes that for the end."""
+    world.wecom._poll_s = 0.02 if comes else 60.0
+    said, to = await world.asked()
+    pulls = f"{to.extra['stream']}-pulls"
+    while comes and not (await Boards(world.store).read(to.conversation.id, pulls)).text:
+        await asyncio.sleep(0.01)
+    long_ago = replace(to, extra={**to.extra, "at_ms": to.extra["at_ms"] - 40_000})
+    assert (await world.adapter.send(long_ago, world.part("Hello"), KEY)).kind == "ok"
+    if comes:
+        await world.wecom.reply_to(said)
+    assert world.texts == ([("stream", "Hello")] if comes else [("stream", "…"), ("response", "Hello")])
+
+
 async def test_a_stream_of_a_conversation_with_nothing_to_do_ends(world: World) -> None:
     """A message that was answered together with another has a stream of its own that nobody writes on."""
     world.is_idle = True
