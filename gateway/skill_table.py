@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gateway.access import CHANNEL, Here, SkillUse, Verdict, may
-from gateway.columns import cut, padded, width, widths, wrapped
 from gateway.phrases import phrases, say
+from gateway.text.columns import cut, padded, width, widths, wrapped
 from skills import ids
 from skills.folders import Fault, Skill
 from skills.library import Shadowed

@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from gateway import markdown, mrkdwn
 from gateway.commands import SPOKEN
+from gateway.text import markdown, mrkdwn
 from skills import danger, document, marks, parts, visible
 
 SIZE: Final = 60_000

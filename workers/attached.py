@@ -24,7 +24,7 @@ from gateway.files import Files
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Adapter, NotDownloaded, Outbound
-from gateway.quoting import quoted
+from gateway.text.quoting import quoted
 from workers.cards import Cards
 from workers.context import in_context, spoken
 from workers.pictures import NoPicture, fit

@@ -23,8 +23,8 @@ from config.rules import rule_of
 from config.settings import environment
 from gateway.access import Here
 from gateway.cli import ENGLISH, Stop, channel_option, examples, for_example, pass_loaded, pass_readable
-from gateway.columns import padded, widths
 from gateway.skill_table import behind, count, everything, lay_out, row
+from gateway.text.columns import padded, widths
 from skills import contents, document, lint, visible
 from skills.contents import Changed
 from skills.findings import Finding

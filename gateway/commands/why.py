@@ -9,9 +9,9 @@ from gateway.access import Here, SkillUse, may
 from gateway.commands import Done, Said
 from gateway.conversation.records import Record
 from gateway.phrases import phrases, say
-from gateway.quoting import few, quoted
 from gateway.skill_table import tier_in
 from gateway.skill_tools import LOAD
+from gateway.text.quoting import few, quoted
 from skills.folders import Skill
 from skills.programs import tool_name
 

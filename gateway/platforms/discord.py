@@ -26,10 +26,8 @@ from yarl import URL
 
 from config.settings import Connection, Secret, WebAddress
 from gateway.conversation.key import ConversationKey, key_of
-from gateway.dialect import Dialect, write
 from gateway.events import Actor, Attachment, Event, ReplyHandle
 from gateway.logs import log
-from gateway.markdown import fitting, utf16
 from gateway.platforms import (
     Address,
     Button,
@@ -53,6 +51,8 @@ from gateway.platforms import (
     Stream,
     Unauthorized,
 )
+from gateway.text.dialect import Dialect, write
+from gateway.text.markdown import fitting, utf16
 from gateway.wire import (
     RETRY_AFTER_MAX_S,
     Answer,

@@ -28,9 +28,7 @@ from yarl import URL
 
 from config.settings import Connection, Secret, WebAddress
 from gateway.conversation.key import key_of
-from gateway.dialect import PLAIN, Dialect, write
 from gateway.events import Actor, Attachment, Event
-from gateway.markdown import fitting, utf8
 from gateway.platforms import (
     Address,
     Capabilities,
@@ -52,6 +50,8 @@ from gateway.platforms import (
     Stream,
     Unauthorized,
 )
+from gateway.text.dialect import PLAIN, Dialect, write
+from gateway.text.markdown import fitting, utf8
 from gateway.wire import (
     RETRY_AFTER_MAX_S,
     Answer,

@@ -24,11 +24,9 @@ from pydantic import Field, field_validator
 from yarl import URL
 
 from config.settings import Connection, Secret, WebAddress
-from gateway import mrkdwn
 from gateway.conversation.key import ConversationKey, key_of
 from gateway.events import Actor, Attachment, Event, ReplyHandle
 from gateway.files import FILE_MAX_BYTES
-from gateway.markdown import fitting
 from gateway.net import REDIRECTS
 from gateway.platforms import (
     Address,
@@ -52,6 +50,8 @@ from gateway.platforms import (
     Stream,
     Unauthorized,
 )
+from gateway.text import mrkdwn
+from gateway.text.markdown import fitting
 from gateway.wire import (
     Answer,
     Signer,
@@ -80,7 +80,9 @@ BUTTON_LIMIT: Final = 75
 ACTION: Final = "deskmate:"
 """What the ids of our buttons begin with. Any other is somebody else's."""
 STATUS_S: Final = 120.0
+"""How long Slack shows a status that nothing ends."""
 BURST: Final = 4
+"""Messages that a channel takes at once after a pause."""
 METADATA_TYPE: Final = "deskmate_reply"
 IN_THREAD: Final = "in_thread"
 """In `Event.extra`: what is answered stands in a thread that others see as one."""
@@ -116,7 +118,6 @@ _MEANINGS: Final[dict[OutcomeKind, str]] = {
 }
 _ERRORS: Final[dict[str, OutcomeKind]] = {error: kind for kind, errors in _MEANINGS.items() for error in errors.split()}
 """What an `error` of the Web API means to a sender; any other is `rejected`."""
-
 
 SCOPES: Final = (
     *("app_mentions:read", "assistant:write", "channels:history", "chat:write", "commands", "files:read"),

@@ -26,7 +26,6 @@ from config.settings import Connection, Secret
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Attachment, Event
 from gateway.files import FILE_MAX_BYTES
-from gateway.markdown import split
 from gateway.net import Fetcher, NotFetched
 from gateway.platforms import (
     Address,
@@ -47,6 +46,7 @@ from gateway.platforms import (
     Stream,
     Unauthorized,
 )
+from gateway.text.markdown import split
 from gateway.wire import (
     Answer,
     call,

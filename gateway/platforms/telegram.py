@@ -23,9 +23,7 @@ from yarl import URL
 from config.settings import Connection, Secret, WebAddress
 from gateway.commands import names
 from gateway.conversation.key import ConversationKey, key_of
-from gateway.dialect import Entity, EntityKind, Rich, rich
 from gateway.events import Actor, Attachment, Event
-from gateway.markdown import fitting, split, utf16
 from gateway.phrases import LANGUAGES, say
 from gateway.platforms import (
     Address,
@@ -49,6 +47,8 @@ from gateway.platforms import (
     Stream,
     Unauthorized,
 )
+from gateway.text.dialect import Entity, EntityKind, Rich, rich
+from gateway.text.markdown import fitting, split, utf16
 from gateway.wire import (
     RETRY_AFTER_MAX_S,
     Answer,

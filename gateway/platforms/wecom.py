@@ -31,9 +31,7 @@ from yarl import URL
 
 from config.settings import Connection, Secret, WebAddress
 from gateway.conversation.key import ConversationKey, key_of
-from gateway.dialect import PLAIN, Dialect, write
 from gateway.events import Actor, Attachment, Event, ReplyHandle
-from gateway.markdown import fitting, utf8
 from gateway.platforms import (
     BUTTON_MAX_BYTES,
     Address,
@@ -56,6 +54,8 @@ from gateway.platforms import (
     Unauthorized,
 )
 from gateway.store import Unreachable
+from gateway.text.dialect import PLAIN, Dialect, write
+from gateway.text.markdown import fitting, utf8
 from gateway.wire import (
     Answer,
     call,
@@ -724,9 +724,9 @@ _LIVE: Final = re.compile(r"<(?=@|/?think\b)", re.IGNORECASE)
 _TAG: Final = re.compile(r"<(?=[A-Za-z/!?@])")
 _APART: Final = "<\u200b"
 _MARK: Final = re.compile(
-    r"\\(?=[!-/:-@\[-`{-~])"  # a backslash that would take what follows
+    r"\\(?=[!-/:-@\[-`{-~]|$)"  # a backslash that would take what follows
     r"|`|\*(?=\S)|(?<=\S)\*|(?<!\w)_(?=\S)|(?<=\S)_(?!\w)|~(?=~)|(?<=~)~"
-    r"|(?<=\])\(|^[ \t]*(?:[#>+-](?=[\s>#])|\d+[.)](?=\s))",
+    r"|(?<=\])\(|^[ \t]*(?:>|[#*+-](?=[\s#]|$)|[|:=-](?=[|:= \t-]*$)|\d+[.)](?=\s|$))",
     re.MULTILINE,
 )
 

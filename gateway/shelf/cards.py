@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.phrases import say
 from gateway.platforms import Button, Outbound
-from gateway.quoting import quoted
+from gateway.text.quoting import quoted
 from skills.notes import Note
 from skills.visible import visible
 

@@ -9,8 +9,8 @@ import pytest
 
 from config.profiles import Profile
 from gateway.access import Here
-from gateway.columns import width
 from gateway.skill_table import HEADINGS, Count, Row, behind, count, everything, lay_out, row, version_of
+from gateway.text.columns import width
 from skills.folders import Root
 from skills.library import Library, scan
 from tests.skills.test_library import write

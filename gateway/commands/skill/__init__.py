@@ -15,10 +15,10 @@ from gateway.commands.skill import answers, listing
 from gateway.events import Attachment
 from gateway.phrases import say
 from gateway.platforms import NotDownloaded
-from gateway.quoting import quoted
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.outcomes import Outcome, Refusal
+from gateway.text.quoting import quoted
 from skills import ids
 from skills.folders import BUNDLE_MAX_BYTES
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from gateway.commands.skill import note_answers
 from gateway.phrases import say
-from gateway.quoting import fenced, few, quoted
 from gateway.shelf.cards import shown
 from gateway.shelf.outcomes import (
     DIGITS,
@@ -25,6 +24,7 @@ from gateway.shelf.outcomes import (
 )
 from gateway.shelf.standing import Standing
 from gateway.skill_table import broken, edition, tier_in, version_of
+from gateway.text.quoting import fenced, few, quoted
 from skills.findings import Finding
 from skills.folders import Fault, Skill
 from skills.visible import visible

@@ -7,11 +7,11 @@ from html import escape
 from typing import Final
 
 from gateway.access import Here
-from gateway.markdown import MEASURES, Measure
 from gateway.phrases import say
 from gateway.platforms import Capabilities
-from gateway.quoting import fenced
 from gateway.skill_table import HEADINGS, behind, count, everything, lay_out, row
+from gateway.text.markdown import MEASURES, Measure
+from gateway.text.quoting import fenced
 from skills import ids
 
 ROWS_MAX: Final = 300

@@ -6,8 +6,8 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from gateway.phrases import say
-from gateway.quoting import fenced, quoted
 from gateway.shelf.outcomes import Listed, Noted
+from gateway.text.quoting import fenced, quoted
 from skills.notes import Note, signed
 from skills.visible import visible
 

@@ -19,9 +19,9 @@ from pydantic import SecretStr, ValidationError
 
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
-from gateway.markdown import utf16
 from gateway.platforms import Button, Malformed, Outbound, Outside, RawRequest, Unauthorized
 from gateway.platforms.discord import GUIDE, TEXT_LIMIT, Adapter, Settings
+from gateway.text.markdown import utf16
 from tests.harness.discord_twin import BOT, CHANNEL, DIRECT, GUILD, PUBLIC_KEY, USER, sign
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/discord.json").read_text(encoding="utf-8"))

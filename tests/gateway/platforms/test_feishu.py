@@ -19,10 +19,10 @@ from multidict import CIMultiDict
 from pydantic import SecretStr, ValidationError
 
 from gateway.conversation.key import ConversationKey
-from gateway.dialect import write
 from gateway.events import Actor, Event
 from gateway.platforms import Button, Malformed, Outbound, Outside, Part, RawRequest, Unauthorized
 from gateway.platforms.feishu import _DIALECT, CARD_MAX_BYTES, TABLES_MAX, Adapter, Settings, _decrypted
+from gateway.text.dialect import write
 from tests.harness.feishu_twin import encrypted, mention_of, sign
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/feishu.json").read_text(encoding="utf-8"))

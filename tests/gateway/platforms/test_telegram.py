@@ -21,7 +21,6 @@ from telegram.constants import FileSizeLimit, FloodLimit, InlineKeyboardButtonLi
 
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
-from gateway.markdown import utf16
 from gateway.platforms import (
     BUTTON_MAX_BYTES,
     Address,
@@ -35,6 +34,7 @@ from gateway.platforms import (
     Unauthorized,
 )
 from gateway.platforms.telegram import ENTITIES_MAX, GUIDE, TEXT_LIMIT, Adapter, Settings
+from gateway.text.markdown import utf16
 from tests.harness.telegram_twin import BOT, BOT_TOKEN, GROUP, SECRET, USER
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/telegram.json").read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -21,9 +22,10 @@ from wechatpy.exceptions import InvalidSignatureException
 from gateway.commands import command_of
 from gateway.conversation.key import ConversationKey
 from gateway.events import Attachment, Event
-from gateway.markdown import utf8
 from gateway.platforms import Button, HttpReply, Malformed, Outbound, Outside, RawRequest, Unauthorized
 from gateway.platforms.wecom import APP_TEXT_LIMIT, TEXT_LIMIT, Adapter, Crypt, Settings
+from gateway.text.dialect import PLAIN, write
+from gateway.text.markdown import utf8
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/wecom.json").read_text(encoding="utf-8"))
 TOKEN = "QDG6eK"
@@ -524,6 +526,15 @@ def written(markdown: str) -> str:
 )  # fmt: skip
 def test_markdown_is_written_as_wecom_reads_it(markdown: str, text: str) -> None:
     assert written(markdown) == text
+
+
+@given(st.text("ab1 \n\\`*_[]()#>-+=.~|!<", min_size=1, max_size=24))
+@examples(max_examples=3000, deadline=None)
+def test_text_without_marks_has_none_for_wecom_either(text: str) -> None:
+    """As far as WeCom reads Markdown as everybody does."""
+    markdown = re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
+    again = write(written(markdown).replace("<\u200b", "<"), PLAIN)
+    assert again == (write(markdown, PLAIN) or "…")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gateway.dialect import PLAIN, Dialect, Entity, Rich, aligned, cells, hides, rich, write
-from gateway.markdown import MEASURES, fitting, utf16
+from gateway.text.dialect import PLAIN, Dialect, Entity, Rich, aligned, cells, hides, rich, write
+from gateway.text.markdown import MEASURES, fitting, utf16
 
 HTML = Dialect(
     escape=html.escape,

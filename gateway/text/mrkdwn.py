@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from gateway.dialect import aligned, cells, hides
+from gateway.text.dialect import aligned, cells, hides
 
 ZERO_WIDTH: Final = "\u200b"
 

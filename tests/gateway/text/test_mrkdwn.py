@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway import mrkdwn
+from gateway.text import mrkdwn
 
 ZW = mrkdwn.ZERO_WIDTH
 

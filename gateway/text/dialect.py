@@ -36,9 +36,9 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline, emphasis, strikethrough
 from markdown_it.tree import SyntaxTreeNode
 
-from gateway.columns import padded, widths
-from gateway.markdown import utf16
-from gateway.spans import ADDRESS, flanks, spans, without_tail
+from gateway.text.columns import padded, widths
+from gateway.text.markdown import utf16
+from gateway.text.spans import ADDRESS, flanks, spans, without_tail
 
 
 def _same(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.quoting import fenced, few, quoted
+from gateway.text.quoting import fenced, few, quoted
 
 
 def test_quoted_text_is_one_line_of_code_with_nothing_hidden() -> None:

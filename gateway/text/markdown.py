@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
-from gateway.spans import Span, spans
+from gateway.text.spans import Span, spans
 
 Measure = Callable[[str], int]
 Written = TypeVar("Written")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.markdown import MEASURES, Measure, Piece, chars, fitting, split, utf8, utf16
-from gateway.spans import Span, spans
+from gateway.text.markdown import MEASURES, Measure, Piece, chars, fitting, split, utf8, utf16
+from gateway.text.spans import Span, spans
 
 FAMILY = "👨‍👩‍👧‍👦"
 WORDS = st.sampled_from(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.columns import cut, padded, width, widths, wrapped
+from gateway.text.columns import cut, padded, width, widths, wrapped
 
 
 @pytest.mark.parametrize(

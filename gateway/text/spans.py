@@ -1,6 +1,6 @@
 """What in Markdown's text means something only as a whole: found by one look from left to right, for who cuts texts.
 
-`gateway.dialect` reads the same marks and addresses, with a library that does not say where they were.
+`gateway.text.dialect` reads the same marks and addresses, with a library that does not say where they were.
 """
 
 from __future__ import annotations
