@@ -41,9 +41,9 @@ def test_the_unit_for_one_machine_uses_options_that_up_has() -> None:
         assert up.make_context("up", arguments, parent=ctx).params["data"] == Path("/var/lib/deskmate")
 
 
-def test_compose_runs_gateway_and_worker_on_a_server_as_doctor_wants_it() -> None:
+def test_compose_runs_gateway_worker_and_listener_on_a_server_as_doctor_wants_it() -> None:
     services = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]
-    assert {services[name]["command"][0] for name in ("gateway", "worker")} <= KNOWN
+    assert {services[name]["command"][0] for name in ("gateway", "worker", "listen")} <= KNOWN
     server = " ".join(services["redis"]["command"])
     assert "--appendonly yes" in server
     assert "--maxmemory-policy noeviction" in server
