@@ -217,7 +217,7 @@ async def test_our_own_echo_is_never_answered_whatever_the_profile_says(profiled
 
 
 async def test_what_is_not_for_us_is_overheard_where_the_profile_says_so_and_stays_ignored(profiled: Profiled) -> None:
-    async with profiled(overhear=2) as gateway:
+    async with profiled(overhear=2, other_bots="answer") as gateway:
         said = [event(f"m{number}", text=f"text {number}", addressed=False) for number in range(3)]
         assert await states(gateway, *said, said[2]) == ["ignored"] * 4
         not_heard = [

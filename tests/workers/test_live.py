@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -93,7 +93,7 @@ async def test_an_adapter_whose_sign_hangs_does_not_hold_up_the_answer(turn: Tur
         await until(lambda: room.shown == ["half"])
         begun_s = time.monotonic()
         await live.end()
-    assert time.monotonic() - begun_s < TAKE_BACK_S + 0.5
+    assert time.monotonic() - begun_s < TAKE_BACK_S + 1.0
     assert room.signs == [True, False]
 
 
@@ -202,24 +202,21 @@ async def test_all_that_is_shown_keeps_to_the_platforms_pace_and_ends_with_the_n
 
 async def test_what_the_platform_refuses_holds_every_worker_and_is_shown_when_it_may_be(turn: Turn) -> None:
     room = Room(stream=PASSING, pace=(Pace("channel", 100, 1.0),))
-    room.outcomes = [Outcome("rate_limited", retry_after_s=0.3)]
+    room.outcomes = [Outcome("rate_limited", retry_after_s=0.6)]
     async with shown_by(turn, room) as live:
         live.add("ha")
         await until(lambda: room.outcomes == [])
-        assert await waits(turn, room, lambda wait_s: wait_s > 0)
+        async with asyncio.timeout(2):
+            while not await pace.take(turn.mailbox.store, WHERE, ()):  # another worker, which keeps to no other limit
+                await asyncio.sleep(0.005)
+        assert room.shown == []
         live.add("lf")
         await until(lambda: room.shown == ["half"])
 
 
-async def waits(turn: Turn, room: Room, holds: Callable[[float], bool]) -> bool:
-    async with asyncio.timeout(2):
-        while not holds(await pace.take(turn.mailbox.store, WHERE, room.capabilities.pace)):
-            await asyncio.sleep(0.005)
-    return True
-
-
-async def test_past_the_lease_nothing_is_shown(turn: Turn) -> None:
-    room = Room(stream=MESSAGE)
+@pytest.mark.parametrize("stream", [MESSAGE, PASSING])
+async def test_past_the_lease_nothing_is_shown(turn: Turn, stream: Stream) -> None:
+    room = Room(stream=stream)
     turn.claim.deadline_s = 0.0
     async with shown_by(turn, room) as live:
         live.add("half")
