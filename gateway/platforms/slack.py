@@ -308,7 +308,7 @@ class Adapter(Plain):
 
     async def send(self, to: Address, part: Part, key: str) -> Outcome:
         if part.file:
-            return await self._upload(to, part, part.file)
+            return await self._upload(to, part.file)
         outcome = await (self._whisper(to, part, part.only_for, key) if part.only_for else self._say(to, part, key))
         handle = to.handle
         if outcome.kind != "target_gone" or not handle or part.only_for not in {None, handle.data.get("user")}:
@@ -361,7 +361,7 @@ class Adapter(Plain):
             return Outcome("ok")
         return Outcome("target_gone" if answer.status in {404, 410} else _by_status(answer.status), detail=detail)
 
-    async def _upload(self, to: Address, part: Part, file: Attachment) -> Outcome:
+    async def _upload(self, to: Address, file: Attachment) -> Outcome:
         """Ask where to, bring the bytes there, post it. Nobody sees anything before the last step."""
         try:
             content = await self._outside.files.read(file.fetch, FILE_MAX_BYTES)
@@ -379,15 +379,10 @@ class Adapter(Plain):
             return _harmless(Outcome(brought.kind, detail=f"upload: {brought.detail}"))
         if brought.status != 200:
             return _harmless(Outcome(_by_status(brought.status), detail=f"upload: status {brought.status}"))
-        body = {
-            "files": [{"id": place.get("file_id"), "title": name}],
-            "channel_id": to.conversation.channel,
-            "thread_ts": _thread_ts(to.conversation),
-            "initial_comment": part.payload.get("text"),
-        }
-        outcome, _ = await self._ask(
-            "files.completeUploadExternal", {name: value for name, value in body.items() if value}
-        )
+        body = {"files": [{"id": place.get("file_id"), "title": name}], "channel_id": to.conversation.channel}
+        if thread := _thread_ts(to.conversation):
+            body["thread_ts"] = thread
+        outcome, _ = await self._ask("files.completeUploadExternal", body)
         return Outcome("ok", Sent(text_of(place.get("file_id")))) if outcome.kind == "ok" else outcome
 
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
