@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.store import Script, Store, reading
+from gateway.store import GO_ON_WHEN_FULL, Script, Store, reading
 
 KEEP_MS: Final = 900_000
 
 WRITE = Script(
     "board write",
-    """
+    GO_ON_WHEN_FULL
+    + """
     local board = KEYS[1] .. ':c:' .. ARGV[1] .. ':board:' .. ARGV[2]
     local state = redis.call('HGET', board, 'state')
     if state == 'closed' then return 0 end
@@ -27,7 +28,8 @@ WRITE = Script(
 )
 CLOSE = Script(
     "board close",
-    """
+    GO_ON_WHEN_FULL
+    + """
     local board = KEYS[1] .. ':c:' .. ARGV[1] .. ':board:' .. ARGV[2]
     if redis.call('HGET', board, 'state') == 'whole' then return 0 end
     redis.call('HSET', board, 'state', 'closed')

@@ -22,6 +22,7 @@ CONVERSATION_MAX_BYTES: Final = 10 * FILE_MAX_BYTES
 KEEP = Script(
     "keep file",
     """
+    if ARGV[6] == '1' then redis.call('PERSIST', KEYS[1] .. ':full') end -- see GO_ON_WHEN_FULL
     local files, order = KEYS[1] .. ':c:' .. ARGV[1] .. ':files', KEYS[1] .. ':c:' .. ARGV[1] .. ':files:order'
     if redis.call('HSET', files, ARGV[2], ARGV[3]) == 1 then redis.call('RPUSH', order, ARGV[2]) end
     local held = 0
@@ -46,12 +47,15 @@ class Files:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def keep(self, conversation: str, file: str, content: bytes) -> None:
-        """Put a file there; the same id once more replaces it. At most `FILE_MAX_BYTES`. Raises `Unreachable`."""
+    async def keep(self, conversation: str, file: str, content: bytes, *, accepted: bool = False) -> None:
+        """Put a file there; the same id once more replaces it. At most `FILE_MAX_BYTES`. Raises `Unreachable`.
+
+        `accepted`: it belongs to what was accepted, and is kept although the server is full.
+        """
         if len(content) > FILE_MAX_BYTES:
             raise ValueError(f"a file of {len(content)} bytes, allowed are {FILE_MAX_BYTES}")
         root = self._store.layout.root_of(conversation)
-        await self._store.run(KEEP, root, conversation, file, content, CONVERSATION_MAX_BYTES, KEEP_S)
+        await self._store.run(KEEP, root, conversation, file, content, CONVERSATION_MAX_BYTES, KEEP_S, int(accepted))
 
     async def sizes(self, conversation: str, files: Sequence[str]) -> list[int]:
         """In bytes; 0 for one that is not there. Raises `Unreachable`."""
@@ -84,7 +88,7 @@ class Files:
     async def put(self, conversation: str, file: Attachment) -> Attachment:
         """Keep the bytes of a file of ours under their hash; the file, with where they are. Raises `Unreachable`."""
         name = hashlib.sha256(file.content).hexdigest()[:32]
-        await self.keep(conversation, name, file.content)
+        await self.keep(conversation, name, file.content, accepted=True)
         return replace(file, content=b"", fetch=kept_at(conversation, name))
 
     async def put_away(self, event: Event) -> Event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -75,7 +76,8 @@ class Intake:
             is_ours, before = await join(self._mailbox.store, event, is_ours=is_ours)
         if not is_ours:
             if profile.overhear and not event.actor.is_bot and event.text.strip() and not event.is_empty:
-                await hear(self._mailbox.store, event, profile.overhear)
+                with suppress(Unreachable):  # nobody has to know it
+                    await hear(self._mailbox.store, event, profile.overhear)
             return Received("ignored", "not addressed")
         if event.actor.is_bot and not await self._passes(event, profile):
             return Received("ignored", "the loop guard: too many turns of this bot in a minute")

@@ -11,11 +11,12 @@ from typing import Final
 
 from gateway.conversation.key import ConversationKey
 from gateway.platforms import Outcome, Pace
-from gateway.store import Script, Store
+from gateway.store import GO_ON_WHEN_FULL, Script, Store
 
 TAKE = Script(
     "pace take",
-    """
+    GO_ON_WHEN_FULL
+    + """
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local wait, moved = 0, {}
@@ -34,7 +35,8 @@ TAKE = Script(
 )
 HOLD = Script(
     "pace hold",
-    """
+    GO_ON_WHEN_FULL
+    + """
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local key, full = KEYS[1] .. ':' .. ARGV[1], now + tonumber(ARGV[2])

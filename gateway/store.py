@@ -104,6 +104,12 @@ class Script:
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
 
+GO_ON_WHEN_FULL: Final = "redis.call('PERSIST', KEYS[1] .. ':full')\n"
+"""Begins scripts that serve what was accepted. A server at its limit stops a script at its first write of something new,
+and no script that has written before: so what it has is answered, while `accept` is refused.
+"""
+
+
 @functools.cache
 def script_of(package: str, *names: str) -> Script:
     """A package's `scripts/<name>.lua`, behind the `prelude.lua` that its scripts share, and what else it begins with."""

@@ -124,7 +124,7 @@ class Attached:
         if file.kind == "image" or file.mime.startswith("image/"):
             mime, picture = await asyncio.get_running_loop().run_in_executor(_FITTING, fit, content)
             name = stable_key(self.turn.id, event.dedupe_keys[0], "picture", str(at))
-            await self.files.keep(self.turn.stored.key.id, name, picture)
+            await self.files.keep(self.turn.stored.key.id, name, picture, accepted=True)
             return {"kind": "image", "mime": mime, "file": name}
         text = text_of(content)
         if text is None:

@@ -54,6 +54,7 @@ class Stage:
                     "signing_secret": "$SLACK_SECRET",
                     "bot_token": "$SLACK_TOKEN",
                     "timeout_s": 0.7,
+                    "messages_per_s": 0,
                 }
             },
         }

@@ -17,6 +17,8 @@ from gateway.events import Actor, Event
 from gateway.shelf.audit import Change
 from gateway.shelf.notes import Draft
 from gateway.store import Layout
+from tests.harness.model_replies import says
+from tests.harness.processes import until
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 from tests.workers.room import Room
 from workers.pressed import TEXT_MAX, tell_pressed
@@ -87,6 +89,26 @@ async def test_two_who_press_at_once_decide_once(world: AtDesk) -> None:
     assert [is_settled for _, _, is_settled in world.room.pressed_as] == [True, True]
 
 
+async def test_a_press_while_a_turn_runs_is_decided_beside_it(world: AtDesk) -> None:
+    code = await waiting_note(world)
+    hold = asyncio.Event()
+    world.model.answer_with(says("At last.", hold=hold))
+    await world.say("a long story")
+    [claim] = (await world.desk.mailbox.claim(0, "w1", 1)).grants
+    running = asyncio.create_task(world.desk.attend(claim, lambda: 0))
+    await world.model.until(lambda: len(world.model.asked) == 1)
+    await world.say(kind="action", name="button", value=f"skill approve {code}", actor=LI)
+    claim.news.set()
+    await until(lambda: len(world.room.sent) == 1)
+    assert await state(world) == ["A note."]
+    assert [is_settled for _, _, is_settled in world.room.pressed_as] == [True]
+    hold.set()
+    await running
+    assert world.room.sent[1:] == ["At last."]
+    await world.work()
+    assert len(world.room.pressed_as) == 1, "once"
+
+
 async def test_a_press_for_a_note_that_there_is_not_takes_the_buttons_away(world: AtDesk) -> None:
     await press(world, "skill approve 0000", LI)
     assert [is_settled for _, _, is_settled in world.room.pressed_as] == [True]
@@ -104,9 +126,9 @@ async def test_a_typed_command_tells_no_button(world: AtDesk) -> None:
     assert world.room.pressed_as == []
 
 
-@pytest.mark.parametrize("value", ["", "skillet approve X", "/skill approve X", "rm -rf", "skill\napprove"])
-async def test_what_is_no_button_of_ours_does_nothing(world: AtDesk, value: str) -> None:
-    assert await world.say(kind="action", value=value, actor=LI) == "ignored"
+async def test_what_is_no_button_of_ours_does_nothing(world: AtDesk) -> None:
+    for value in ("", "skillet approve X", "/skill approve X", "rm -rf", "skill\napprove"):
+        assert await world.say(kind="action", value=value, actor=LI) == "ignored"
     await world.work()
     assert (world.room.pressed_as, world.room.sent, world.model.asked) == ([], [], [])
 
