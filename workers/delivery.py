@@ -197,7 +197,7 @@ class Delivery:
         record = Record("failed", turn.now_ms(), {"turn": turn.id, "reason": reason, "part": row.order})
         notices = self._notice(row, notice) if notice else []
         rows = [replace(row, state="given_up", since_ms=turn.now_ms()), *notices]
-        await turn.mailbox.bury(turn.claim, turn.id, reason, records=[record], rows=rows)
+        await turn.mailbox.bury(turn.claim, turn.id, reason, records=[record], rows=rows, closes=False)
         turn.stored.history.extend([record])
         await self.send_all(notices)
 

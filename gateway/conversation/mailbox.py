@@ -368,15 +368,25 @@ class Mailbox:
         return bool(verdict == b"OK" and ring)
 
     async def bury(
-        self, claim: Claim, turn_id: str, reason: str, *, records: Sequence[Record], rows: Sequence[Row]
+        self,
+        claim: Claim,
+        turn_id: str,
+        reason: str,
+        *,
+        records: Sequence[Record],
+        rows: Sequence[Row],
+        closes: bool = True,
     ) -> None:
-        """Close the turn as a dead letter, with the notice for the person in `rows`. Raises `Lost`."""
+        """A dead letter, with the notice for the person in `rows`. It closes the open turn, unless it is only about a part
+        of what is sent. Raises `Lost`.
+        """
         await self._write(
             claim,
             "bury",
             {"OK", "DONE"},
             turn_id,
             reason,
+            int(closes),
             len(records),
             len(rows),
             *(record.dump() for record in records),
