@@ -15,6 +15,7 @@ from PIL import Image
 from config.profiles import Queue
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Attachment, Event
+from gateway.platforms import Outcome, OutcomeKind
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import calls, says
@@ -113,6 +114,45 @@ async def test_a_tools_file_goes_out_before_the_answer(opened: Opened) -> None:
         script = iter([calls("send_file", {"name": "a.csv", "content": "a,b\n"}), says("There you are.")])
         world.model.answer_with(lambda _: next(script))
         assert await world.ask("as a file, please") == ["a.csv", "There you are."]
+
+
+@pytest.mark.parametrize("refused", ["rejected", "target_gone"])
+async def test_a_file_that_the_platform_refuses_costs_no_answer_even_if_its_worker_dies(
+    opened: Opened, refused: OutcomeKind
+) -> None:
+    async with opened(profile={"tools": ["send_file"]}) as world:
+        hold = asyncio.Event()
+        script = iter(
+            [calls("send_file", {"name": "a.csv", "content": "a,b\n"}), says("never", hold=hold), says("Well.")]
+        )
+        world.model.answer_with(lambda _: next(script))
+        world.room.outcomes = [Outcome(refused)]
+        await world.say("as a file, please")
+        [claim] = (await world.desk.mailbox.claim(0, "w1", 1)).grants
+        dying = asyncio.create_task(world.desk.attend(claim, lambda: 0))
+        await world.model.until(lambda: len(world.model.asked) == 2)
+        dying.cancel()
+        await asyncio.wait([dying])
+        due = f"{world.desk.mailbox.store.layout.root(0)}:due"
+        await world.desk.mailbox.store.redis.zadd(due, {WHERE.id: 0}, xx=True)  # its lease has run out
+        await world.work()
+        assert world.room.sent[-1:] == ["Well."]
+        assert [one.data["text"] for one in await world.history() if one.type == "reply"] == ["Well."]
+
+
+@pytest.mark.parametrize("tool", [True, False])
+async def test_what_waits_for_the_platform_goes_out_before_the_answer(opened: Opened, *, tool: bool) -> None:
+    room, hold = Room({"a.png": b"none"}), {"mailbox": {"send_hold_s": 0.05}}
+    async with opened(profile={"tools": ["send_file"]}, settings=hold, room=room) as world:
+        script = iter([calls("send_file", {"name": "a.csv", "content": "a,b\n"}), says("Well.")])
+        world.model.answer_with(lambda _: next(script) if tool else says("Well."))
+        room.outcomes = [Outcome("rate_limited", retry_after_s=0.2)]
+        await world.say("please", attachments=() if tool else (image(),))
+        async with asyncio.timeout(5):
+            while len(room.sent) < 2:
+                await world.work()
+                await asyncio.sleep(0.02)
+        assert room.sent[1] == "Well."
 
 
 # albums
