@@ -59,7 +59,11 @@ class ReplyHandle:
     kind: str
     data: dict[str, Any]
     expires_at_ms: int
-    uses_left: int
+
+    @classmethod
+    def of(cls, dumped: dict[str, Any]) -> ReplyHandle:
+        """From JSON; unknown fields of another version are ignored. Raises `TypeError` for what is none."""
+        return cls(**_known(cls, dumped))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +127,7 @@ class Event:
             known["dedupe_keys"] = tuple(known["dedupe_keys"])
             known["attachments"] = tuple(map(Attachment.of, known.get("attachments", ())))
             if known.get("reply_handle"):
-                known["reply_handle"] = ReplyHandle(**_known(ReplyHandle, known["reply_handle"]))
+                known["reply_handle"] = ReplyHandle.of(known["reply_handle"])
             return cls(**known)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"no event: {error}") from error

@@ -160,7 +160,7 @@ def leftover(mailbox: Mailbox, claim: Claim, stored: Stored, profile: Profile, r
 
 def address(stored: Stored, to: dict[str, Any]) -> Address:
     handle = to.get("handle")
-    return Address(stored.key, to.get("extra") or {}, ReplyHandle(**handle) if handle else None)
+    return Address(stored.key, to.get("extra") or {}, ReplyHandle.of(handle) if handle else None)
 
 
 def rows_for(turn: Turn, parts: Sequence[Part]) -> list[Row]:

@@ -82,6 +82,10 @@ class Button:
     """Such as `skill approve 7F3K`: at most `BUTTON_MAX_BYTES`, the tightest that a platform takes (Telegram's 64)."""
     style: Literal["plain", "primary", "danger"] = "plain"
 
+    def __post_init__(self) -> None:
+        if len(self.command.encode()) > BUTTON_MAX_BYTES:
+            raise ValueError(f"the command of a button has at most {BUTTON_MAX_BYTES} bytes: {self.command!r}")
+
 
 BUTTON_MAX_BYTES: Final = 64
 
@@ -215,6 +219,13 @@ class Adapter(Protocol):
 
     def __init__(self, connection: str, settings: Any, outside: Outside) -> None: ...
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can tell what is for us. False: nothing is taken yet, the platform is asked to send again (503) until
+        `identity` has answered.
+        """
+        ...
+
     # pure: no I/O, no clock but the one passed in
     def verify(self, request: RawRequest, now_s: float) -> None:
         """Raise `Unauthorized` unless the request is proven to be the platform's."""
@@ -241,6 +252,10 @@ class Adapter(Protocol):
 
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
         """Replace the text of a message of ours."""
+        ...
+
+    async def delete(self, to: Address, sent: Sent) -> Outcome:
+        """Take back a growing message of ours that could not become the reply, which was sent anew."""
         ...
 
     async def find(self, to: Address, key: str, since_ms: int) -> Outcome:
@@ -308,9 +323,25 @@ class Inlet(Protocol):
 class Plain:
     """What a platform has none of. Adapters inherit it and write what their platform has."""
 
+    @property
+    def is_ready(self) -> bool:
+        return True
+
+    def handshake(self, request: RawRequest) -> HttpReply | None:
+        del request
+        return None
+
     def stream(self, to: Address) -> Stream:
         del to
         return Stream()
+
+    async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
+        del to, sent, part
+        return Outcome("rejected", detail="a message can't be changed there")
+
+    async def delete(self, to: Address, sent: Sent) -> Outcome:
+        del to, sent
+        return Outcome("rejected", detail="a message can't be taken back there")
 
     async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
         del to, growing, key, sent

@@ -498,7 +498,7 @@ class Adapter(Plain):
         name, line = text_of(data.get("name")), _line(data.get("options"))
         if name == self._settings.command:
             name, _, line = line.removeprefix("/").partition(" ")
-        handle = ReplyHandle("interaction", place, round((now_s + HANDLE_S) * 1000), _HANDLE_USES)
+        handle = ReplyHandle("interaction", place, round((now_s + HANDLE_S) * 1000))
         return [replace(did, name=name.lower() or "help", text=line.strip(), reply_handle=handle)]
 
     def _message(self, kind: str, data: Mapping[str, Any]) -> list[Event]:
@@ -657,8 +657,6 @@ def _payload(message: aiohttp.WSMessage) -> dict[str, Any]:
 
 # reading
 
-_HANDLE_USES: Final = 1_000
-"""There is no limit but the time."""
 _MENTION: Final = re.compile(r"<@!?([0-9]{1,20})>", re.ASCII)
 _EMOJI: Final = re.compile(r"<a?:(\w{1,64}):[0-9]{1,20}>", re.ASCII)
 _EPOCH_MS: Final = 1_420_070_400_000

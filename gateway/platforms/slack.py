@@ -102,7 +102,6 @@ _FIRST_MENTION: Final = re.compile(r"\A\s*<@([A-Z0-9]+)")
 _SUBTYPES: Final = {"", "file_share", "thread_broadcast", "bot_message"}
 _SYSTEM: Final = {"USLACK", "USLACKBOT"}
 _HANDLE_S: Final = 1_800
-_HANDLE_USES: Final = 5
 
 _MEANINGS: Final[dict[OutcomeKind, str]] = {
     "rate_limited": "ratelimited rate_limited message_limit_exceeded",
@@ -684,7 +683,7 @@ class Adapter(Plain):
                 return None
         except ValueError:
             return None
-        return ReplyHandle("response_url", {"url": url, "user": user}, round((now_s + _HANDLE_S) * 1000), _HANDLE_USES)
+        return ReplyHandle("response_url", {"url": url, "user": user}, round((now_s + _HANDLE_S) * 1000))
 
     # calling
 

@@ -375,7 +375,7 @@ class Adapter(Plain):
                 text=text if direct else self._without_mention(text),
                 quoted=quoted,
                 attachments=attachments + of_quoted,
-                reply_handle=ReplyHandle("stream", {}, at_ms + STREAM_MS, 1),
+                reply_handle=ReplyHandle("stream", {}, at_ms + STREAM_MS),
                 **common,
             )
         ]

@@ -23,7 +23,7 @@ FULL: dict[str, Any] = {
     "addressed": False,
     "is_direct": True,
     "attachments": (Attachment("image", "a.png", "image/png", 3), Attachment("file", "", "", 0, {"url": "u"})),
-    "reply_handle": ReplyHandle("response_url", {"url": "u"}, 5, 2),
+    "reply_handle": ReplyHandle("response_url", {"url": "u"}, 5),
     "extra": {"in_reply_to": {"a": [1, None]}},
     "actor": Actor("U2", "Ada", is_bot=True, is_self=True, language="zh-CN"),
 }

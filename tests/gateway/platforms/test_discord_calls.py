@@ -98,7 +98,7 @@ def waiting(discord: DiscordTwin, *, acknowledged: bool = True, age_s: float = 0
     if acknowledged:
         discord._acknowledge(made, {"type": 5}, 2)
     data = {"application": APPLICATION, "token": made.token}
-    return replace(DM, handle=ReplyHandle("interaction", data, round((time.time() - age_s + 890) * 1000), 1))
+    return replace(DM, handle=ReplyHandle("interaction", data, round((time.time() - age_s + 890) * 1000)))
 
 
 # sending

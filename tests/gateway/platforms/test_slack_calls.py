@@ -677,7 +677,7 @@ async def test_a_growing_answer_may_end_with_buttons(slack: SlackTwin, adapter: 
 async def test_buttons_for_one_person_go_with_their_message(slack: SlackTwin, adapter: Adapter) -> None:
     message = Message(CHANNEL, "1760000000.1", BOT_USER, "x", None, BOT_ID)
     slack.messages.append(message)
-    handle = ReplyHandle("response_url", {"url": slack.response_url(CHANNEL, USER, message)}, late(), 5)
+    handle = ReplyHandle("response_url", {"url": slack.response_url(CHANNEL, USER, message)}, late())
     event = replace(press(message, is_ephemeral=True), reply_handle=handle)
     await adapter.pressed(DM, event, "done", is_settled=True)
     assert slack.messages == []
@@ -687,7 +687,7 @@ async def test_buttons_go_where_we_are_no_member_as_well(slack: SlackTwin, adapt
     message = Message(CHANNEL, "1760000000.1", BOT_USER, "x", None, BOT_ID)
     slack.messages.append(message)
     slack.foreign.add(CHANNEL)
-    handle = ReplyHandle("response_url", {"url": slack.response_url(CHANNEL, USER, message)}, late(), 5)
+    handle = ReplyHandle("response_url", {"url": slack.response_url(CHANNEL, USER, message)}, late())
     await adapter.pressed(DM, replace(press(message), reply_handle=handle), "done", is_settled=True)
     assert [(one.text, one.edited) for one in slack.messages] == [("x", True)]
 
@@ -709,7 +709,7 @@ def late(in_s: float = 1_800) -> int:
 
 def commanded(slack: SlackTwin, *, user: str = USER, in_s: float = 1_800) -> Address:
     url = slack.response_url(CHANNEL, user)
-    handle = ReplyHandle("response_url", {"url": url, "user": user}, late(in_s), 5)
+    handle = ReplyHandle("response_url", {"url": url, "user": user}, late(in_s))
     return Address(ConversationKey("slack-main", CHANNEL, TEAM), handle=handle)
 
 
