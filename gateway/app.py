@@ -49,7 +49,8 @@ BELL_WAIT_S = 2.0
 CLOSE_S = 1.0
 BROKEN_BODY = (aiohttp.ClientPayloadError, aiohttp.http_exceptions.HttpProcessingError, web.RequestPayloadError)
 """What reading a request raises where its chunks or its compression are not what its head says."""
-IDENTITY_RETRY_S = 30.0
+IDENTITY_RETRY_S = (0.5, 30.0)
+"""Between two tries to learn who we are: at first, and at most."""
 READY_MAX_BYTES = 1_024
 
 
@@ -234,6 +235,9 @@ class Gateway:
             handshake = adapter.handshake(raw)
             if handshake is not None:
                 return reply(request, handshake)
+            if not adapter.is_ready:
+                log(logger, "not taken yet", level=logging.WARNING, connection=name, reason="who we are is not known")
+                return refusal(503, "try again")
             events = adapter.parse(raw, time.time())
         except Unauthorized as why:
             log(logger, "refused", level=logging.WARNING, connection=name, reason=str(why))
@@ -399,13 +403,17 @@ def refusal(status: int, error: str) -> web.Response:
 
 
 async def introduce(name: str, adapter: Adapter) -> None:
-    """Learn who we are on a platform, so that our own echoes are known; try until it works."""
+    """Learn who we are on a platform, so that our own echoes and mentions are known; try until it works."""
+    pause_s = IDENTITY_RETRY_S[0]
     while True:
         try:
             me = await adapter.identity()
         except ConnectionRefused as why:
             log(logger, "connection refused", level=logging.ERROR, connection=name, reason=str(why))
-            await asyncio.sleep(IDENTITY_RETRY_S)
+        except Exception as error:  # noqa: BLE001  # whatever it is, without this the connection stays deaf
+            log(logger, "connection broke", level=logging.ERROR, error=error, connection=name)
         else:
             log(logger, "connected", connection=name, identity=me.id)
             return
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, IDENTITY_RETRY_S[1])

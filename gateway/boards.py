@@ -1,40 +1,78 @@
-"""Boards: texts that a platform comes for, so that any gateway can show what any worker writes.
+"""Boards: texts that a platform comes for, so that any gateway shows what any worker writes.
 
-A board belongs to a message that somebody sent. It is open until its text is whole, or until it was closed because the
-platform will not come any more; then whoever writes has to send in another way. It is gone a quarter of an hour later.
+A board belongs to a message that somebody sent. Its text grows, is whole, and is served once the platform came for the
+whole one; or the board is closed, and whoever has a text has to send it in another way. It is kept for an hour.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from gateway.store import GO_ON_WHEN_FULL, Script, Store, reading
 
-KEEP_MS: Final = 900_000
+KEEP_MS: Final = 3_600_000
+"""As long as anybody may try again to send what stood there, or looks for who has used what."""
+
+State = Literal["empty", "growing", "whole", "served", "closed"]
+_STATES: Final[dict[bytes, State]] = {one.encode(): one for one in get_args(State)}
+_FIELDS: Final = ("state", "text", "above", "first_ms", "last_ms")
+
+_BOARD: Final = (
+    GO_ON_WHEN_FULL
+    + """
+    local board = KEYS[1] .. ':c:' .. ARGV[1] .. ':board:' .. ARGV[2]
+    redis.call('HSETNX', board, 'state', 'empty')
+    redis.call('PEXPIRE', board, ARGV[3])
+    local state = redis.call('HGET', board, 'state')
+    """
+)
+_SHOWN: Final = f"return redis.call('HMGET', board, '{"', '".join(_FIELDS)}')"
 
 WRITE = Script(
     "board write",
-    GO_ON_WHEN_FULL
+    _BOARD
     + """
-    local board = KEYS[1] .. ':c:' .. ARGV[1] .. ':board:' .. ARGV[2]
-    local state = redis.call('HGET', board, 'state')
-    if state == 'closed' then return 0 end
-    if state == 'whole' and ARGV[4] ~= 'whole' then return 1 end
-    redis.call('HSET', board, 'text', ARGV[3], 'state', ARGV[4])
-    redis.call('PEXPIRE', board, ARGV[5])
-    return 1
-    """,
+    if state == 'empty' or state == 'growing' then
+        if ARGV[4] ~= 'above' then redis.call('HSET', board, 'state', ARGV[4]) end
+        redis.call('HSET', board, ARGV[4] == 'above' and 'above' or 'text', ARGV[5])
+    end
+    """
+    + _SHOWN,
+)
+TAKE = Script(
+    "board take",
+    _BOARD
+    + """
+    redis.call('HSETNX', board, 'first_ms', ARGV[4])
+    redis.call('HSET', board, 'last_ms', ARGV[4])
+    if state == 'whole' then redis.call('HSET', board, 'state', 'served') end
+    """
+    + _SHOWN,
 )
 CLOSE = Script(
     "board close",
+    _BOARD
+    + """
+    if state == 'empty' or state == 'growing' or (state == 'whole' and ARGV[4] == 'whole') then
+        redis.call('HSET', board, 'state', 'closed')
+        if ARGV[5] ~= '' then redis.call('HSET', board, 'text', ARGV[5]) end
+    end
+    """
+    + _SHOWN,
+)
+CLAIM = Script(
+    "board claim",
     GO_ON_WHEN_FULL
     + """
     local board = KEYS[1] .. ':c:' .. ARGV[1] .. ':board:' .. ARGV[2]
-    if redis.call('HGET', board, 'state') == 'whole' then return 0 end
-    redis.call('HSET', board, 'state', 'closed')
+    local holder = redis.call('HGET', board, 'holder')
+    if holder and ARGV[5] == 'free' then redis.call('DEL', board) end
+    if holder or ARGV[5] == 'free' then return holder end
+    redis.call('HSET', board, 'holder', ARGV[4])
     redis.call('PEXPIRE', board, ARGV[3])
-    return 1
+    return false
     """,
 )
 
@@ -43,35 +81,69 @@ CLOSE = Script(
 class Board:
     """What stands on one."""
 
+    state: State = "empty"
     text: str = ""
-    is_whole: bool = False
-    is_closed: bool = False
+    above: str = ""
+    """What was said before the text, and stays above it."""
+    first_ms: int = 0
+    """When the platform came for it first, by its own clock; 0: it never did."""
+    last_ms: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """What the platform sees now is the last of it."""
+        return self.state in {"served", "closed"}
 
 
 class Boards:
-    """All boards. One a process."""
+    """All boards. One a process. Every method but the last gives the board as it is then, and raises `Unreachable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def write(self, conversation: str, board: str, text: str, *, whole: bool) -> bool:
-        """Put the text there, whole or growing. False: it is closed, nobody will read it. Raises `Unreachable`.
-
-        The same whole text once more is no harm; a growing one does not replace a whole one.
-        """
-        root = self._store.layout.root_of(conversation)
-        state = "whole" if whole else "growing"
-        return bool(await self._store.run(WRITE, root, conversation, board, text, state, KEEP_MS))
-
     async def read(self, conversation: str, board: str) -> Board:
-        """Raises `Unreachable`."""
-        key = self._store.layout.key(conversation, f"board:{board}")
         with reading():
-            found: Any = await self._store.redis.hmget(key, "text", "state")
-        text, state = found
-        return Board((text or b"").decode(), state == b"whole", state == b"closed")
+            key = self._store.layout.key(conversation, f"board:{board}")
+            return _board(await self._store.redis.hmget(key, _FIELDS))
 
-    async def close(self, conversation: str, board: str) -> bool:
-        """Nobody will come for it any more. False: its text is whole, and still to be read. Raises `Unreachable`."""
+    async def write(self, conversation: str, board: str, text: str, *, whole: bool) -> Board:
+        """Put the text there, whole or growing. A whole one stays as it is, and on a closed board nothing is written."""
+        return await self._run(WRITE, conversation, board, "whole" if whole else "growing", text)
+
+    async def write_above(self, conversation: str, board: str, text: str) -> Board:
+        """Put it above the text. It is there if the board says so: not where its text is whole, or it is closed."""
+        return await self._run(WRITE, conversation, board, "above", text)
+
+    async def take(self, conversation: str, board: str, at_ms: int) -> Board:
+        """The platform came for it: what it is shown. A whole text is served with that."""
+        return await self._run(TAKE, conversation, board, at_ms)
+
+    async def close(self, conversation: str, board: str, text: str = "", *, even_whole: bool = False) -> Board:
+        """No text is written any more, and `text` takes the place of what grew. A served one stays; so does a whole one
+        that is still to be served, unless it goes another way.
+        """
+        return await self._run(CLOSE, conversation, board, "whole" if even_whole else "", text)
+
+    async def claim(self, conversation: str, what: str, holder: str) -> str:
+        """Who had claimed it before, for an hour; empty: it is this holder's from now on. Raises `Unreachable`."""
+        return await self._claimed(conversation, what, holder, "")
+
+    async def free(self, conversation: str, what: str) -> None:
+        """The claim was not used. Raises `Unreachable`."""
+        await self._claimed(conversation, what, "", "free")
+
+    async def _claimed(self, conversation: str, what: str, holder: str, how: str) -> str:
         root = self._store.layout.root_of(conversation)
-        return bool(await self._store.run(CLOSE, root, conversation, board, KEEP_MS))
+        found: Any = await self._store.run(CLAIM, root, conversation, what, KEEP_MS, holder, how)
+        return (found or b"").decode()
+
+    async def _run(self, script: Script, conversation: str, board: str, *given: Any) -> Board:
+        root = self._store.layout.root_of(conversation)
+        return _board(await self._store.run(script, root, conversation, board, KEEP_MS, *given))
+
+
+def _board(found: Sequence[Any]) -> Board:
+    state, text, above, first_ms, last_ms = (one or b"" for one in found)
+    return Board(
+        _STATES.get(state, "empty"), text.decode(), above.decode(), int(first_ms or 0), int(last_ms or 0)
+    )

@@ -52,6 +52,12 @@ class Attachment:
         return cls(**_known(cls, dumped))
 
 
+def kind_of(mime: str) -> str:
+    """`Attachment.kind` of a file of this MIME type."""
+    kind = mime.partition("/")[0].strip().lower()
+    return kind if kind in {"image", "audio", "video"} else "file"
+
+
 @dataclass(frozen=True, slots=True)
 class ReplyHandle:
     """A reply address that came inside a payload, such as a `response_url`. Past its end the normal address is used."""

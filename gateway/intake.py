@@ -82,7 +82,8 @@ class Intake:
         if event.actor.is_bot and not await self._passes(event, profile):
             return Received("ignored", "the loop guard: too many turns of this bot in a minute")
         for one in before:
-            await self._accept(one, profile)
+            if (received := await self._accept(one, profile)).state in {"full", "cold"}:
+                return received  # the platform sends again, and they are asked for again
         return await self._accept(event, profile)
 
     async def _accept(self, event: Event, profile: Profile) -> Received:

@@ -8,6 +8,7 @@ what was not stored.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 import secrets
@@ -19,7 +20,8 @@ from typing import Any, Final
 from gateway.app import Parts, introduce
 from gateway.events import Event
 from gateway.logs import log
-from gateway.platforms import Adapter, ConnectionRefused
+from gateway.phrases import language_of, say
+from gateway.platforms import Adapter, Address, ConnectionRefused, Outbound
 from gateway.serving import cancelled, refuse_unfit
 from gateway.store import Script, Unreachable, reading
 
@@ -31,6 +33,8 @@ RENEW_S: Final = LEASE_MS / 4 / 1_000
 REMEMBERED_MS: Final = 3_600_000
 PAUSE_S: Final = (0.5, 5.0)
 """Between two tries to store what can't be stored now: at first, and at most."""
+FULL_S: Final = 8.0
+"""So long what comes waits for a conversation that has too much waiting."""
 REFUSED_PAUSE_S: Final = 60.0
 """Until credentials that were refused are tried again: somebody may have put them right at the platform."""
 
@@ -66,7 +70,6 @@ async def listen(parts: Parts, names: Sequence[str], stop: asyncio.Event) -> Non
     tasks = [asyncio.create_task(parts.watched.follow(), name="watch")]
     for name in names:
         adapter = parts.adapters[name]
-        tasks.append(asyncio.create_task(introduce(name, adapter), name=f"identity {name}"))
         tasks.append(asyncio.create_task(Listener(parts, name, adapter).run(), name=f"listen {name}"))
     try:
         await stop.wait()
@@ -116,14 +119,18 @@ class Listener:
                 await self.parts.store.run(RELEASE, self.parts.store.layout.listen_root, self.name, self._me)
 
     async def _listen(self) -> None:
+        broken_s = PAUSE_S[0]
         while True:
+            await introduce(self.name, self.adapter)  # what is heard before that could not be told from other talk
             try:
                 await self.adapter.listen(self)
             except ConnectionRefused as why:
                 log(logger, "connection refused", level=logging.ERROR, connection=self.name, reason=str(why))
+                await asyncio.sleep(REFUSED_PAUSE_S)
             except Exception as error:  # noqa: BLE001  # a fault in one connection must not end the others
                 log(logger, "listening broke", level=logging.ERROR, error=error, connection=self.name)
-            await asyncio.sleep(REFUSED_PAUSE_S)
+                await asyncio.sleep(broken_s)
+                broken_s = min(broken_s * 2, REFUSED_PAUSE_S)
 
     async def _holds(self, *, unless: bool = False) -> bool:
         """Take the lease, or lengthen it. `unless`: what is said where Redis does not answer, and nobody can take it."""
@@ -134,21 +141,38 @@ class Listener:
             return unless
 
     async def receive(self, events: Sequence[Event]) -> None:
-        """Until all of them are in Redis: nobody sends them again. What waits behind them waits, too."""
-        pause_s, told = PAUSE_S[0], False
-        while state := await self._not_stored(events):
-            if not told:
-                log(logger, "not stored yet, held back", level=logging.ERROR, connection=self.name, reason=state)
-                told = True
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, PAUSE_S[1])
+        """Until all of them are in Redis: nobody sends them again. What waits behind them waits, too; but not long for one
+        conversation that has too much waiting: there the person is told to say it again.
+        """
+        for event in events:
+            pause_s, told, begun_s = PAUSE_S[0], False, asyncio.get_running_loop().time()
+            while state := await self._not_stored(event):
+                if state == "full" and asyncio.get_running_loop().time() - begun_s > FULL_S:
+                    await self._turn_away(event)
+                    break
+                if not told:
+                    log(logger, "not stored yet, held back", level=logging.ERROR, connection=self.name, reason=state)
+                    told = True
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, PAUSE_S[1])
 
-    async def _not_stored(self, events: Sequence[Event]) -> str:
-        """Why; empty if they are stored."""
+    async def _turn_away(self, event: Event) -> None:
+        key = event.conversation
+        log(logger, "turned away", level=logging.ERROR, connection=self.name, conversation=key.id, reason="full")
+        profile = self.parts.watched.latest().profile_for(key.connection, key.channel)
+        text = say("message.full", language_of(profile.language, event.actor.language))
+        to = Address(key, event.extra, event.reply_handle)
+        name = hashlib.sha256(f"{key.id} {event.dedupe_keys[0]} full".encode()).hexdigest()[:24]
+        outcome = await self.adapter.send(to, self.adapter.render(Outbound(text, is_notice=True))[0], name)
+        if outcome.kind != "ok":
+            log(logger, "not told", level=logging.WARNING, connection=self.name, reason=outcome.detail or outcome.kind)
+
+    async def _not_stored(self, event: Event) -> str:
+        """Why; empty if it is stored."""
         with suppress(Unreachable, TimeoutError):
             async with asyncio.timeout(self.parts.settings.gateway.accept_timeout_s):
-                received = await self.parts.intake.receive(events)
-            return next((one.state for one in received if one.state in {"full", "cold"}), "")
+                [received] = await self.parts.intake.receive([event])
+            return received.state if received.state in {"full", "cold"} else ""
         return "away"
 
     async def recall(self) -> dict[str, Any]:

@@ -6,12 +6,14 @@ answer, or the `Outcome` that says why there is none.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
+import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -20,8 +22,13 @@ from urllib.parse import parse_qsl
 import aiohttp
 from yarl import URL
 
-from gateway.platforms import Malformed, Outcome, RawRequest, Unauthorized
+from gateway.events import Attachment
+from gateway.platforms import Malformed, NotDownloaded, Outcome, OutcomeKind, RawRequest, Unauthorized
 
+UPLOAD_S: Final = 30.0
+"""The longest that a call may take that carries a file."""
+DOWNLOAD_S: Final = 30.0
+"""The longest that one file may take."""
 ANSWER_MAX_BYTES: Final = 8_388_608
 """No answer of a platform is longer; what is, comes from somebody else."""
 RETRY_AFTER_MAX_S: Final = 3_600.0
@@ -119,6 +126,13 @@ def read_form(body: bytes) -> dict[str, str]:
     return fields
 
 
+def id_of(name: str, value: Any, pattern: re.Pattern[str]) -> str:
+    """The value if it is text and the whole of it fits; `Malformed` otherwise."""
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise Malformed(f"{name}: missing, or not an id")
+    return value
+
+
 def text_of(value: Any) -> str:
     """The value if it is text, else the empty text: a field of a wrong kind is a field that is not there."""
     return value if isinstance(value, str) else ""
@@ -214,6 +228,128 @@ async def call(
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         # The name of the error only: its text may hold the URL, and a URL may hold a token.
         return Outcome("ambiguous", detail=f"no answer ({type(error).__name__})")
+
+
+def by_status(status: int) -> OutcomeKind:
+    """What a status that is no success means, where the platform's own words don't say more."""
+    if status in {401, 403}:
+        return "auth_failed"
+    if status == 413:
+        return "too_long"
+    if status == 429:
+        return "rate_limited"
+    if status in {408, 503}:
+        return "transient"
+    return "ambiguous" if status >= 500 else "rejected"
+
+
+def waits(answer: Answer, default_s: float = 1.0, *, asked: Any = None) -> float:
+    """How long to wait: what the body has `asked` for, if that is a number, else the header, else `default_s`."""
+    is_number = isinstance(asked, int | float) and not isinstance(asked, bool)
+    if is_number and 0 <= asked < float("inf"):
+        return min(float(asked), RETRY_AFTER_MAX_S)
+    wait_s = answer.retry_after_s()
+    return default_s if wait_s is None else wait_s
+
+
+def harmless(outcome: Outcome) -> Outcome:
+    """Of a call that does no harm when it is made again: nobody has to know whether it was taken."""
+    return replace(outcome, kind="transient") if outcome.kind == "ambiguous" else outcome
+
+
+def dumped(body: Any) -> bytes:
+    """As JSON. A lone half of a surrogate pair, which no UTF-8 can hold, becomes a question mark."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def form(fields: Mapping[str, str | bytes], files: Mapping[str, tuple[Attachment, bytes]]) -> tuple[str, bytes]:
+    """The content type and the body of a `multipart/form-data`. A field of bytes is JSON (`dumped`)."""
+    pieces: list[tuple[str, bytes]] = []
+    for name, value in fields.items():
+        if isinstance(value, bytes):
+            pieces.append((f'name="{name}"\r\nContent-Type: application/json', value))
+        else:
+            pieces.append((f'name="{name}"', value.encode("utf-8", "replace")))
+    for name, (file, content) in files.items():
+        filename = _UNFIT.sub("_", file.name) or "file"
+        mime = file.mime if _MIME.fullmatch(file.mime) else "application/octet-stream"
+        pieces.append((f'name="{name}"; filename="{filename}"\r\nContent-Type: {mime}', content))
+    mark = secrets.token_hex(16).encode()
+    body = b"".join(
+        b"--%b\r\nContent-Disposition: form-data; %b\r\n\r\n%b\r\n" % (mark, head.encode("utf-8", "replace"), content)
+        for head, content in pieces
+    )
+    return f"multipart/form-data; boundary={mark.decode()}", b"%b--%b--\r\n" % (body, mark)
+
+
+_UNFIT: Final = re.compile(r'[\x00-\x1f\x7f-\x9f\u2028\u2029"\\/]')
+_MIME: Final = re.compile(r"(?!multipart/)[a-z]+/[a-z0-9.+-]{1,80}", re.ASCII)
+
+
+def file_of(answer: Answer | Outcome, whose: str, attachment: Attachment, *, why: str = "") -> bytes:
+    """The file, if it is that and not a page about why there is none. Raises `NotDownloaded`.
+
+    `whose` is the platform's name, and `why` what is wrong there as a rule.
+    """
+    hint = f" ({why})" if why else ""
+    if isinstance(answer, Outcome):
+        raise NotDownloaded(f"{whose} did not give it: {answer.detail}")
+    if answer.status in {404, 410}:
+        raise NotDownloaded(f"it is not there any more{hint}")
+    if answer.status != 200:
+        raise NotDownloaded(f"{whose} did not give it: status {answer.status}{hint}")
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    # A page that somebody attached is as long as was said; one about an error is not.
+    if kind in {"text/html", "application/json"} and len(answer.body) != attachment.size_bytes:
+        raise NotDownloaded(f"{whose} sent a page of {kind} in its place{hint}")
+    if not answer.body:
+        raise NotDownloaded(f"{whose} sent nothing: it is empty")
+    return answer.body
+
+
+def may_open(url: str, whose: str, places: Collection[str | re.Pattern[str]]) -> URL:
+    """The address of a file, if its `origin` is one of the platform's or fits one of its patterns.
+
+    Raises `NotDownloaded`, with the place named: an address in a payload may be anybody's.
+    """
+    try:
+        place = origin(url)
+    except ValueError as error:
+        raise NotDownloaded(f"{whose} gives no address for it: {error}") from None
+    if not any(place == one if isinstance(one, str) else one.fullmatch(place) for one in places):
+        raise NotDownloaded(f"its address leads to {place}, which is not {whose}'s")
+    return URL(url)
+
+
+class Token:
+    """An access token: fetched when it is first wanted, and again before its end or once it was refused.
+
+    `fetch` gives a token and its life in seconds, or why there is none. Who asks meanwhile waits for the one on its way.
+    """
+
+    def __init__(self, fetch: Callable[[], Awaitable[tuple[str, float] | Outcome]], *, spare_s: float = 300.0) -> None:
+        self._fetch = fetch
+        self._spare_s = spare_s
+        self._token = ""
+        self._until_s = 0.0
+        self._fetching = asyncio.Lock()
+
+    async def get(self) -> str | Outcome:
+        """It, good for a while yet. What it was wanted for has not left: an outcome is never `ambiguous`."""
+        async with self._fetching:
+            if self._token and time.monotonic() < self._until_s:
+                return self._token
+            fetched = await self._fetch()
+            if isinstance(fetched, Outcome):
+                return harmless(fetched)
+            self._token, lasts_s = fetched
+            self._until_s = time.monotonic() + max(lasts_s - self._spare_s, lasts_s / 2)
+            return self._token
+
+    def drop(self, refused: str) -> None:
+        """This one was refused. Another that was fetched since stays."""
+        if self._token == refused:
+            self._token = ""
 
 
 def origin(url: str) -> str:

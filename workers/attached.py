@@ -38,6 +38,8 @@ READABLE: Final = frozenset({"image", "file"})
 """Kinds of attachments that may be read; of any other (a sticker, a voice message) the model is told that it is there."""
 _FITTING: Final = ThreadPoolExecutor(1, "picture")
 """Of a process: a large picture takes hundreds of megabytes, so there is one at a time."""
+AT_ONCE: Final = 8
+"""So many downloads of a process, however many turns wait for theirs."""
 _MARKS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
@@ -50,6 +52,8 @@ class Attached:
     files: Files
     settings: AttachmentSettings
     cards: Cards
+    gate: asyncio.Semaphore
+    """Of the process, for `AT_ONCE` downloads."""
     _seen: dict[str, str] = field(default_factory=dict)
     """Pictures in base64 that this turn has read."""
 
@@ -59,8 +63,9 @@ class Attached:
 
     async def read(self) -> None:
         """Look at those. Raises `Lost`, `Unreachable`."""
-        found = await asyncio.gather(*(self._look(event, at, file) for event, at, file in self._due()))
-        for record in found:
+        sends: list[Row] = []
+        for event, at, file in self._due():  # one after the other: each may have many megabytes
+            record = await self._look(event, at, file)
             cards: list[Record] = []
             rows: list[Row] = []
             if record.data.get("told"):
@@ -69,7 +74,8 @@ class Attached:
                     record.data["of"] + str(record.data["number"]), [Outbound(text, is_notice=True)]
                 )
             await self.turn.write(record, *cards, rows=rows)
-            await self.cards.send(rows)
+            sends += rows
+        await self.cards.send(sends)
 
     async def pictures(self) -> dict[str, str]:
         """Those in the context by file, in base64. One that is not kept any more is noted as gone, once and for all.
@@ -98,13 +104,15 @@ class Attached:
         return [
             (event, at, file)
             for event in events
-            for at, file in enumerate(event.attachments[: self.settings.files_max])
+            for at, file in enumerate(event.attachments)
             if (event.dedupe_keys[0], at) not in done
         ]
 
     async def _look(self, event: Event, at: int, file: Attachment) -> Record:
         data: dict[str, Any] = {"turn": self.turn.id, "of": event.dedupe_keys[0], "number": at, "name": file.name}
-        if file.kind not in READABLE:
+        if at >= self.settings.files_max:
+            data |= {"kind": "unread", "reason": f"not read: of one message {self.settings.files_max} files are"}
+        elif file.kind not in READABLE:
             data |= {"kind": "unread", "reason": f"a {file.kind} can't be read"}
         elif not _may_be_readable(file):
             data |= {"kind": "unread", "reason": "not readable here yet"}
@@ -120,7 +128,8 @@ class Attached:
         limit = self.settings.download_max_bytes
         if file.size_bytes > limit:
             raise NotDownloaded(f"it has {file.size_bytes} bytes, allowed are {limit}")
-        content = await self.adapter.download(file, limit)
+        async with self.gate:
+            content = await self.adapter.download(file, limit)
         if file.kind == "image" or file.mime.startswith("image/"):
             mime, picture = await asyncio.get_running_loop().run_in_executor(_FITTING, fit, content)
             name = stable_key(self.turn.id, event.dedupe_keys[0], "picture", str(at))

@@ -32,7 +32,9 @@ class Cards:
         at_ms, turn = self.turn.now_ms(), self.turn.id
         records = [Record("card", at_ms, {"turn": turn, "text": card.markdown}) for card in cards]
         records += [Record("file", at_ms, {"turn": turn, "file": file.dump()}) for file in files]
-        parts = [part for card in cards for part in self.adapter.render(card)]
+        most = self.adapter.capabilities.buttons
+        fitting = [replace(card, buttons=card.buttons[:most]) for card in cards]
+        parts = [part for card in fitting for part in self.adapter.render(card)]
         parts += [Part(file=file) for file in files]
         rows = [
             replace(

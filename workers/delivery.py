@@ -15,12 +15,14 @@ from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
 from gateway.logs import log
 from gateway.phrases import say
-from gateway.platforms import Adapter, Outbound, Outcome, Sent
+from gateway.platforms import Adapter, Address, Outbound, Outcome, Part, Sent
 from workers.turn import Parked, Turn, address, part_of, rows_for, without_handle
 
 logger = logging.getLogger(__name__)
 
 BACKOFF_MAX_S: Final = 60.0
+FILE_SEND_S: Final = 30.0
+"""The longest that one send of a file may take; the lease is lengthened meanwhile."""
 NOTICE: Final = "-notice"
 """What a notice about a row has behind that row's key."""
 
@@ -101,14 +103,21 @@ class Delivery:
         part = part_of(row.part)
         to = address(turn.stored, row.to)
         try:
-            async with asyncio.timeout(self.settings.send_timeout_s):
-                if row.ref:
-                    edited = await self.adapter.edit(to, sent_of(row.ref), part)
-                    if edited.kind not in {"rejected", "too_long", "target_gone"}:
-                        return edited
-                return await self.adapter.send(to, part, row.key)  # the growing message is gone, or too small
+            async with asyncio.timeout(FILE_SEND_S if part.file else self.settings.send_timeout_s):
+                return await self._replace(to, row, part) if row.ref else await self.adapter.send(to, part, row.key)
         except TimeoutError:
             return Outcome("ambiguous", detail="timeout")
+
+    async def _replace(self, to: Address, row: Row, part: Part) -> Outcome:
+        """The growing message becomes the reply. Where that can't be, the reply is sent and the message taken back."""
+        growing = sent_of(row.ref or {})
+        edited = await self.adapter.edit(to, growing, part)
+        if edited.kind not in {"rejected", "too_long", "target_gone"}:
+            return edited
+        sent = await self.adapter.send(to, part, row.key)
+        if sent.kind == "ok" and sent.sent and sent.sent.message_id != growing.message_id:
+            await self.adapter.delete(to, growing)
+        return sent
 
     async def _settle_unclear(self, row: Row) -> tuple[Row | None, bool]:
         """A send whose end nobody saw: the row to send again, or None when its fate is settled; and whether the person

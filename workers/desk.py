@@ -35,7 +35,7 @@ from gateway.shelf.shelf import Shelf
 from gateway.store import Unreachable
 from workers.agent import Agent, talk_of
 from workers.aside import Aside
-from workers.attached import Attached, nothing_to_read
+from workers.attached import AT_ONCE, Attached, nothing_to_read
 from workers.cards import Cards
 from workers.delivery import Delivery, sent_ref
 from workers.live import Live
@@ -64,6 +64,7 @@ class Desk:
     notes: Notes
     _errors: Counter[str] = field(default_factory=Counter)
     """How often something nobody understands has happened, by conversation."""
+    _downloads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def attend(self, claim: Claim, places: Callable[[], int]) -> Claimed:
         """Do what the conversation has to do, give it back, and say what was claimed in the same script.
@@ -218,7 +219,8 @@ class Desk:
         turn.aside = Aside(turn, adapter, partial(self._outside, adapter)).run
         try:
             cards = Cards(turn, adapter)
-            attached = Attached(turn, adapter, Files(self.mailbox.store), settings.attachments, cards)
+            files = Files(self.mailbox.store)
+            attached = Attached(turn, adapter, files, settings.attachments, cards, self._downloads)
             record, text = await self.agent.answer(turn, here.over(library), rights, live, attached)
         except Ended as ended:
             await live.close()
@@ -260,6 +262,8 @@ class Desk:
                 if adapter.capabilities.look_back:
                     found = await adapter.find(turn.address, row.key, row.since_ms)
                     turn.live_rows[row.key] = replace(row, state="live", ref=sent_ref(found))
+                elif not adapter.capabilities.idempotent_send:  # nobody can tell: no second one, the profile decides
+                    turn.live_rows[row.key] = replace(row, state="live", ref=None)
 
     async def _broke(self, claim: Claim, error: Exception) -> None:
         self._errors[claim.conversation] += 1

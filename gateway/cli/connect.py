@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -37,8 +38,9 @@ NO_HOST: Final = "https://YOUR-HOST"
 )
 @click.option("--url", metavar="URL", help="The address that platforms see.  [default: gateway.public_url]")
 @click.option("--check/--no-check", default=True, help="Ask the platform who we are, and have it send to us.")
+@click.option("--yes", "-y", is_flag=True, help="Have it send to us without asking first.")
 @config_option
-def connect(platform: str | None, name: str | None, url: str | None, check: bool) -> None:
+def connect(platform: str | None, name: str | None, url: str | None, *, check: bool, yes: bool) -> None:
     """Say step by step how to connect a platform; check the credentials and register the webhook once they are set."""
     names = platform_names()
     if platform is None:
@@ -59,7 +61,8 @@ def connect(platform: str | None, name: str | None, url: str | None, check: bool
         return
     if check and loaded:
         click.echo("")
-        asyncio.run(_check(loaded, opened, address))
+        registers = check and host != NO_HOST and (yes or not sys.stdin.isatty() or _asked(platform, address))
+        asyncio.run(_check(loaded, opened, address, registers=registers))
 
 
 def told(module: Platform, platform: str, name: str, url: str) -> Iterator[str]:
@@ -123,14 +126,19 @@ def _not_yet(platform: str, name: str, problems: list[Problem]) -> str:
     return f"When that is done, run `deskmate connect {platform}` again: it checks the credentials and registers the webhook."
 
 
-async def _check(loaded: Loaded, opened: Opened, url: str) -> None:
+def _asked(platform: str, url: str) -> bool:
+    """Whoever only reads the steps must not turn a running platform elsewhere."""
+    return click.confirm(f"Have {platform} send to {url} from now on, where it has a call for that?", default=False)
+
+
+async def _check(loaded: Loaded, opened: Opened, url: str, *, registers: bool) -> None:
     async with opened_outside(loaded.settings, None) as (_, outside):
         adapter = opened.platform.Adapter(opened.name, opened.settings, outside)
         try:
             async with asyncio.timeout(OUTSIDE_S):
                 me = await adapter.identity()
                 click.echo(f"{click.style('ok', fg='green')}    the credentials are good: we are {me.name or me.id}")
-                done = "" if url.startswith(NO_HOST) else await adapter.register(url)
+                done = await adapter.register(url) if registers else ""
         except ConnectionRefused as why:
             raise Stop(f"The platform refuses: {why}") from None
         except (TimeoutError, aiohttp.ClientError):
@@ -139,6 +147,8 @@ async def _check(loaded: Loaded, opened: Opened, url: str) -> None:
             ) from None
     if done:
         click.echo(f"{click.style('ok', fg='green')}    {done}")
+    elif not registers and not url.startswith(NO_HOST):
+        click.echo("next  run it again and say yes, when the platform is to send here")
     elif url.startswith(NO_HOST):
         click.echo("next  set gateway.public_url (or --url): the address that the platform can reach")
     else:

@@ -42,7 +42,8 @@ class ConversationKey:
                 msg = "a part of a conversation's key holds a control character"
                 raise ValueError(msg)
         object.__setattr__(self, "id", _digest(self.connection, self.channel, self.thread, self.user))
-        object.__setattr__(self, "channel_id", _digest(self.connection, self.channel))
+        whose = () if self.channel else (self.user,)  # a person's own conversations are a room of their own
+        object.__setattr__(self, "channel_id", _digest(self.connection, self.channel, *whose))
         object.__setattr__(self, "dumped", orjson.dumps(self.parts()).decode())
 
     def parts(self) -> list[str | None]:

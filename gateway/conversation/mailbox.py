@@ -259,7 +259,7 @@ class Mailbox:
             seq=int(seq or 0),
             turn=json.loads(turn) if turn else None,
             history=History(history),
-            rows=sorted(rows, key=lambda row: row.order),
+            rows=sorted(rows, key=lambda row: (row.order, row.made_ms, row.key)),
             inbox=inbox,
             control=control,
         )

@@ -51,6 +51,7 @@ from gateway.platforms import (
     Unauthorized,
 )
 from gateway.text import mrkdwn
+from gateway.text.dialect import ZERO_WIDTH
 from gateway.text.markdown import fitting
 from gateway.wire import (
     Answer,
@@ -829,7 +830,7 @@ def _inert(markdown: str) -> str:
 
     A stream only ever gets what is new, so each of these characters is cut off from the next one, whatever that is.
     """
-    return re.sub(r"[<@&\]]", lambda match: match[0] + mrkdwn.ZERO_WIDTH, markdown)
+    return re.sub(r"[<@&\]]", lambda match: match[0] + ZERO_WIDTH, markdown)
 
 
 def _blocks(markdown: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:

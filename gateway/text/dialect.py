@@ -87,6 +87,59 @@ class Dialect:
 PLAIN: Final = Dialect()
 """Text without marks."""
 
+ZERO_WIDTH: Final = "\u200b"
+"""Keeps apart what would be read together as a mark or a name, and is not seen."""
+
+_TICKS: Final = re.compile("`+")
+_MARKS: Final = re.compile(r"[\\*_~`|<\[\]]|&(?=#?\w+;)|^[ \t]*(?:[#>+=-]|[0-9]+[.)](?=\s|$))", re.MULTILINE)
+
+
+def _escaped(text: str) -> str:
+    """With a backslash before each sign that could be a mark, and before the last one of what begins a line as one."""
+    return _MARKS.sub(lambda mark: f"{mark[0][:-1]}\\{mark[0][-1]}", text)
+
+
+def ticks(code: str, least: int = 1) -> str:
+    """The fence for code: more backticks than it has in a row."""
+    return "`" * max(least, 1 + max(map(len, _TICKS.findall(code)), default=0))
+
+
+def ticked(code: str) -> str:
+    """Code within a line, between backticks."""
+    fence, blank = ticks(code), " " if code.startswith("`") or code.endswith("`") else ""
+    return f"{fence}{blank}{code}{blank}{fence}"
+
+
+def fenced(code: str, language: str) -> str:
+    fence = ticks(code, 3)
+    return f"{fence}{language}\n{code}\n{fence}"
+
+
+def linked(label: str, url: str) -> str:
+    return f"[{label or _escaped(url)}]({url.replace('(', '%28').replace(')', '%29')})"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+MARKDOWN: Final = Dialect(
+    escape=_escaped,
+    bold="**{}**".format,
+    italic="*{}*".format,
+    strike="~~{}~~".format,
+    code=ticked,
+    block=fenced,
+    link=linked,
+    heading=lambda title, level: f"{'#' * level} {title}",
+    marker=lambda number, _: "- " if number is None else f"{number}. ",
+    indent="    ",
+    quote=lambda text: "> " + text.replace("\n", "\n> "),
+    rule="---",
+    table=lambda rows: "\n".join([_row(rows[0]), _row("---" for _ in rows[0]), *map(_row, rows[1:])]),
+)
+"""For a platform that reads Markdown itself. What it does otherwise is said with `dataclasses.replace`."""
+
 
 def write(markdown: str, dialect: Dialect) -> str:
     """The Markdown in the dialect. All text that can be seen in it is there; empty where there is none."""

@@ -11,9 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from gateway.text.dialect import aligned, cells, hides
-
-ZERO_WIDTH: Final = "\u200b"
+from gateway.text.dialect import ZERO_WIDTH, aligned, cells, hides
 
 # in
 

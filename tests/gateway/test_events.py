@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.conversation.key import ConversationKey
-from gateway.events import Actor, Attachment, Event, ReplyHandle
+from gateway.events import Actor, Attachment, Event, ReplyHandle, kind_of
 
 PLAIN = Event(
     kind="message",
@@ -46,3 +46,17 @@ def test_what_is_as_always_is_not_written_but_text_and_message_id_are() -> None:
 def test_an_event_with_all_fields_written_out_and_one_of_a_later_version_can_be_read() -> None:
     written = {**json.loads(PLAIN.dump()), "addressed": True, "attachments": [], "reply_handle": None, "new": 1}
     assert Event.of(written) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("mime", "kind"),
+    [
+        ("image/png", "image"),
+        ("Audio/ogg; codecs=opus", "audio"),
+        ("video", "video"),
+        ("text/html", "file"),
+        ("", "file"),
+    ],
+)
+def test_a_mime_type_says_what_kind_of_file_it_is(mime: str, kind: str) -> None:
+    assert kind_of(mime) == kind

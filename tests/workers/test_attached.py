@@ -80,7 +80,8 @@ class House:
     def attached(self, store: Store | None = None, **settings: Any) -> Attached:
         """As a worker has it that begins with the turn, or goes on with it."""
         cards = Cards(self.turn, self.room)
-        return Attached(self.turn, self.room, Files(store or self.mailbox.store), AttachmentSettings(**settings), cards)
+        files, limits = Files(store or self.mailbox.store), AttachmentSettings(**settings)
+        return Attached(self.turn, self.room, files, limits, cards, asyncio.Semaphore(2))
 
     async def asks(self, attached: Attached) -> list[dict[str, Any]]:
         """A step up to the model's call: what it is sent."""

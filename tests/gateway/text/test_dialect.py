@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gateway.text import dialect
 from gateway.text.dialect import PLAIN, Dialect, Entity, Rich, aligned, cells, hides, rich, write
 from gateway.text.markdown import MEASURES, fitting, utf16
 
@@ -375,3 +376,27 @@ def test_hostile_markdown_costs_no_time(hostile: str) -> None:
     rich((hostile * 4_000)[:4_000])
     cells((hostile * 4_000)[:4_000])
     assert time.process_time() - begun < 0.5
+
+
+@pytest.mark.parametrize(
+    "markdown",
+    [
+        "**bold** *italic* ~~gone~~ `co``de` [label](https://a.example/x_(y))",
+        "# Title\n\n- one\n    - two\n\n1. first\n2. second\n\n> quoted\n> **more**",
+        "````c++\n```\ncode\n````",
+        "| a | b |\n| --- | --- |\n| 1 \\| 2 | **3** |",
+        "5 * 3 < 4, snake_case, &amp; [x] \\# a\n\\- b\n1\\. c\n---",
+    ],
+)
+def test_markdown_is_written_so_that_it_is_read_alike(markdown: str) -> None:
+    once = write(markdown, dialect.MARKDOWN)
+    assert write(once, dialect.MARKDOWN) == once
+    assert rich(once) == rich(markdown)
+
+
+@given(st.text(st.sampled_from("ab1 *_~`|<>&#;+-=.)[](\\\n"), max_size=40))
+def test_escaped_text_has_no_marks(text: str) -> None:
+    words = " ".join(text.split())
+    assume(words)
+    assert rich(dialect.MARKDOWN.escape(words)).text == words
+    assert not rich(dialect.MARKDOWN.escape(words)).entities

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.text import mrkdwn
+from gateway.text.dialect import ZERO_WIDTH
 
-ZW = mrkdwn.ZERO_WIDTH
+ZW = ZERO_WIDTH
 
 
 @pytest.mark.parametrize(
