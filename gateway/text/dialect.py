@@ -91,7 +91,8 @@ ZERO_WIDTH: Final = "\u200b"
 """Keeps apart what would be read together as a mark or a name, and is not seen."""
 
 _TICKS: Final = re.compile("`+")
-_MARKS: Final = re.compile(r"[\\*_~`|<\[\]]|&(?=#?\w+;)|^[ \t]*(?:[#>+=-]|[0-9]+[.)](?=\s|$))", re.MULTILINE)
+_PIPE: Final = re.compile(r"(?<!\\)\|")
+_MARKS: Final = re.compile(r"[\\*_~`<\[\]]|&(?=#?\w+;)|^[ \t]*(?:[#>+=|:-]|[0-9]+[.)](?=\s|$))", re.MULTILINE)
 
 
 def _escaped(text: str) -> str:
@@ -119,8 +120,8 @@ def linked(label: str, url: str) -> str:
     return f"[{label or _escaped(url)}]({url.replace('(', '%28').replace(')', '%29')})"
 
 
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+def _row(row: Iterable[str]) -> str:
+    return "| " + " | ".join(_PIPE.sub(r"\|", cell) for cell in row) + " |"
 
 
 MARKDOWN: Final = Dialect(

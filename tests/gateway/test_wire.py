@@ -4,7 +4,7 @@ import asyncio
 import hmac
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 import pytest
@@ -96,8 +96,8 @@ async def test_an_answer_without_end_is_not_read_to_its_end(endless: URL) -> Non
     assert (outcome.kind, "more than" in outcome.detail) == ("ambiguous", True)
 
 
-def answer(status: int = 200, body: bytes = b"", **headers: str) -> wire.Answer:
-    return wire.Answer(status, {name.replace("_", "-"): value for name, value in headers.items()}, body)
+def answer(status: int = 200, body: bytes = b"", headers: Mapping[str, str] | None = None) -> wire.Answer:
+    return wire.Answer(status, headers or {}, body)
 
 
 FILE = Attachment("file", "a.txt", "text/plain", 4)
@@ -137,7 +137,7 @@ def test_a_status_has_one_meaning(status: int, kind: str) -> None:
     ],
 )
 def test_the_wait_is_the_one_that_is_asked_for(asked: object, header: str | None, wait_s: float) -> None:
-    given = answer(429, **({"Retry_After": header} if header else {}))
+    given = answer(429, headers={"Retry-After": header} if header else None)
     assert wire.waits(given, 7.0, asked=asked) == wait_s
 
 
@@ -194,8 +194,11 @@ def _stream(raw: bytes) -> aiohttp.StreamReader:
         (answer(410), "it is not there any more"),
         (answer(403), r"Acme did not give it: status 403 \(ask again\)"),
         (answer(302, b"1234"), "Acme did not give it: status 302"),
-        (answer(200, b"<html>", Content_Type="Text/HTML; charset=x"), "Acme sent a page of text/html in its place"),
-        (answer(200, b"{}", Content_Type="application/json"), "Acme sent a page of application/json"),
+        (
+            answer(200, b"<html>", {"Content-Type": "Text/HTML; charset=x"}),
+            "Acme sent a page of text/html in its place",
+        ),
+        (answer(200, b"{}", {"Content-Type": "application/json"}), "Acme sent a page of application/json"),
         (answer(200), "it is empty"),
     ],
 )
@@ -205,7 +208,7 @@ def test_what_is_no_file_is_not_taken_for_one(given: wire.Answer | Outcome, reas
 
 
 def test_a_page_of_the_length_that_was_said_is_the_file() -> None:
-    assert wire.file_of(answer(200, b"<br>", Content_Type="text/html"), "Acme", FILE) == b"<br>"
+    assert wire.file_of(answer(200, b"<br>", {"Content-Type": "text/html"}), "Acme", FILE) == b"<br>"
     assert wire.file_of(answer(200, b"12345"), "Acme", FILE) == b"12345"
 
 
@@ -220,7 +223,7 @@ def test_a_page_of_the_length_that_was_said_is_the_file() -> None:
     ],
 )
 def test_only_the_platforms_own_addresses_are_opened(url: str, reason: str) -> None:
-    places = ["https://a.example:443", re.compile(r"https://[a-z]\.a\.example:443")]
+    places: list[str | re.Pattern[str]] = ["https://a.example:443", re.compile(r"https://[a-z]\.a\.example:443")]
     assert wire.may_open("https://a.example/x", "Acme", places) == URL("https://a.example/x")
     assert wire.may_open("https://b.a.example/x", "Acme", places) == URL("https://b.a.example/x")
     with pytest.raises(NotDownloaded, match=reason):
