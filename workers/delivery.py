@@ -222,7 +222,15 @@ class Delivery:
         text = say(phrase, self.turn.language)
         parts = self.adapter.render(Outbound(text, is_notice=True, only_for=row.part.get("only_for")))[:1]
         return [
-            replace(one, key=row.key + NOTICE, order=row.order, to=without_handle(row.to), ref=None)
+            replace(
+                one,
+                key=row.key + NOTICE,
+                order=row.order,
+                to=without_handle(row.to),
+                state="pending",  # it is no growing message, whatever became of that
+                since_ms=0,
+                ref=None,
+            )
             for one in rows_for(self.turn, parts)
         ]
 

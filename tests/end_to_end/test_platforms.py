@@ -119,7 +119,7 @@ async def test_all_that_people_do_is_answered_once_though_workers_are_killed(
     async with played(TWINS[platform], tmp_path, redis_url) as stage:
         twin, hook = stage.twin, stage.hook
         await stage.deskmate.start_gateway()
-        if platform == "discord":
+        if platform in LISTENING:
             await stage.deskmate.start_listener()
         worker = await stage.deskmate.start_worker()
 
@@ -164,5 +164,7 @@ async def test_all_that_people_do_is_answered_once_though_workers_are_killed(
         assert not [one for one in twin.shown if one.is_growing]
 
 
+LISTENING: Final = {"discord"}
+"""Platforms that bring messages over a connection that we hold."""
 MARKDOWN: Final = {"feishu", "discord", "wecom"}
 """Platforms that read Markdown themselves."""

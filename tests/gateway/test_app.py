@@ -17,9 +17,10 @@ from typing import Any
 import psutil
 import pytest
 
+from gateway import app as app_module
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
-from gateway.platforms import Capabilities, HttpReply, Plain, RawRequest, Unauthorized
+from gateway.platforms import Capabilities, ConnectionRefused, HttpReply, Plain, RawRequest, Unauthorized, slack
 from gateway.store import Layout
 from tests.gateway.served import Answer, Served, answer_of, envelope, post, served
 from tests.harness import webhook_twin
@@ -601,3 +602,33 @@ async def test_a_text_that_takes_too_long_to_find_is_503(tmp_path: Path, redis_u
         with_pulls(gateway).does = lambda: asyncio.sleep(60)
         assert (await pull(gateway)).status == 503
         assert [line["reason"] for line in gateway.lines("not told")] == ["timeout"]
+
+
+async def test_before_we_know_who_we_are_nothing_is_taken_and_the_platform_sends_again(
+    gateway: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"type": "app_mention", "text": "<@U0BOT01> hi", "ts": "1760000300.000400", "user": "U1", "channel": "C1"}
+    monkeypatch.setattr(slack.Adapter, "is_ready", False)
+    assert ((await gateway.say(said)).status, await gateway.waiting()) == (503, [])
+    monkeypatch.setattr(slack.Adapter, "is_ready", True)
+    assert (await gateway.say(said)).status == 200
+    assert len(await gateway.waiting()) == 1
+
+
+async def test_who_we_are_is_asked_until_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_module, "IDENTITY_RETRY_S", (0.01, 0.02))
+    asked: list[int] = []
+
+    class Late(Plain):
+        async def identity(self) -> Actor:
+            asked.append(1)
+            if len(asked) == 1:
+                raise ConnectionRefused("not yet")
+            if len(asked) == 2:
+                raise RuntimeError("a fault that nobody thought of")
+            return Actor("us")
+
+    late: Any = Late()
+    async with asyncio.timeout(5):
+        await app_module.introduce("late", late)
+    assert len(asked) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +116,26 @@ async def test_a_full_inbox_holds_back_what_comes_and_loses_nothing(
         assert await stored(parts) == ["two"]
 
 
+async def test_a_conversation_that_stays_full_is_told_so_and_holds_up_nobody(
+    tmp_path: Path, redis_url: str, layout: Layout, twin: DiscordTwin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "PAUSE_S", (0.05, 0.1))
+    monkeypatch.setattr(listening, "FULL_S", 0.2)
+    here = ConversationKey("discord-main", DIRECT)
+    async with opened(tmp_path, redis_url, layout, twin.connection, mailbox={"inbox_max": 1}) as parts:
+        await parts.mailbox.open()
+        one, two = (replace(event(name), conversation=here) for name in ("one", "two"))
+        async with asyncio.timeout(10):
+            await listener(parts).receive([one, two, event("elsewhere")])
+        assert await texts(parts, here) == ["one"]
+        assert await stored(parts) == ["elsewhere"]
+        assert ["Too many messages" in shown.text for shown in twin.shown] == [True]
+
+
 async def test_a_connection_that_breaks_is_held_again_and_ends_when_told(
     tmp_path: Path, redis_url: str, layout: Layout, twin: DiscordTwin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "REFUSED_PAUSE_S", 0.05)
+    monkeypatch.setattr(listening, "PAUSE_S", (0.02, 0.05))
     begun: list[int] = []
 
     class Breaking(Plain):

@@ -7,7 +7,7 @@ import io
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from PIL import Image
@@ -15,10 +15,12 @@ from PIL import Image
 from config.profiles import Queue
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Attachment, Event
-from gateway.platforms import Outcome, OutcomeKind
+from gateway.platforms import Address, Outcome, OutcomeKind, Part, Sent, Stream
+from gateway.platforms import Growing as Growing_
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import calls, says
+from tests.harness.processes import until
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 from tests.workers.room import Room
 from workers.desk import chosen
@@ -273,3 +275,66 @@ async def test_neither_bots_nor_files_without_words_are_overheard_and_a_command_
         assert [one.data["said"] for one in await world.history() if one.type == "overheard"] == []
         await world.ask("well?")
         assert [one.data["said"] for one in await world.history() if one.type == "overheard"] == [[["Max", "it rains"]]]
+
+
+# a growing message whose holder died
+
+
+class Growing(Room):
+    """A platform that shows answers as a message that grows, and has neither a key nor a look back."""
+
+    def __init__(self) -> None:
+        super().__init__(stream=Stream("message", 0.01))
+        self.dies = True
+
+    async def show(self, to: Address, growing: Growing_, key: str, sent: Sent | None) -> Outcome:
+        await super().show(to, growing, key, sent)
+        return Outcome("ambiguous") if self.dies else Outcome("ok", sent or Sent("grown"))
+
+
+@pytest.mark.parametrize(("unclear_send", "sent"), [("skip", 0), ("repeat", 1)])
+async def test_one_that_nobody_saw_arrive_is_not_followed_by_a_second_and_the_profile_decides(
+    opened: Opened, unclear_send: str, sent: int
+) -> None:
+    settings = {"mailbox": {"send_timeout_s": 0.3}}
+    hold = asyncio.Event()
+    room = Growing()
+    async with opened(room=room, profile={"unclear_send": unclear_send}, settings=settings) as world:
+        world.model.answer_with(says("A long answer.", deltas=6, between_s=0.1, hold=hold))
+        assert await world.say("go on") == "new"
+        [claim] = (await world.desk.mailbox.claim(0, "first", 1)).grants
+        first = asyncio.create_task(world.desk.attend(claim, lambda: 0))
+        await world.model.until(lambda: bool(world.model.asked))
+        hold.set()
+        await until(lambda: bool(world.room.shown))
+        first.cancel()  # its worker dies
+        await asyncio.gather(first, return_exceptions=True)
+        await world.desk.mailbox.hand_over(claim)
+        room.dies = False
+        begun = len(world.room.shown)
+        await world.work()
+        assert len(world.room.shown) == begun, "no second growing message"
+        assert world.room.sent.count("A long answer.") == sent
+        assert len(world.room.sent) == sent + 1, "and the person is told"
+
+
+async def test_one_that_cannot_become_the_reply_is_taken_back(opened: Opened) -> None:
+    class Fixed(Growing):
+        gone: ClassVar[list[str]] = []
+
+        async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
+            del to, sent, part
+            return Outcome("too_long")
+
+        async def delete(self, to: Address, sent: Sent) -> Outcome:
+            del to
+            self.gone.append(sent.message_id)
+            return Outcome("ok")
+
+    room = Fixed()
+    room.dies = False
+    async with opened(room=room) as world:
+        world.model.answer_with(says("A long answer.", deltas=6, between_s=0.1))
+        assert await world.ask("go on") == ["A long answer."]
+        assert room.shown
+        assert room.gone == ["grown"]

@@ -58,3 +58,12 @@ async def test_what_belongs_to_another_album_or_says_nothing_stays_out(
         elsewhere = replace(picture("y"), conversation=ConversationKey("slack-main", "C2"))
         await gateway.parts.intake.receive([elsewhere])
         assert await names(gateway) == ["a"]
+
+
+async def test_a_picture_for_which_there_is_no_room_is_not_taken_for_stored(
+    tmp_path: Path, redis_url: str, layout: Layout
+) -> None:
+    async with served(tmp_path, redis_url, layout.prefix, {"mailbox": {"inbox_max": 1}}) as gateway:
+        await gateway.parts.intake.receive([picture("b"), picture("c")])
+        [received] = await gateway.parts.intake.receive([picture("a", addressed=True)])
+        assert received.state == "full"

@@ -96,3 +96,12 @@ async def test_a_long_message_is_cut_and_a_person_without_a_name_goes_by_the_id(
     [one] = await heard_since(store, ROOM, 0, 5)
     assert (one.who, one.text) == ("U1", "好" * TEXT_MAX)
     assert abs(one.at_ms - time.time() * 1000) < 60_000
+
+
+async def test_two_persons_own_conversations_are_two_channels(store: Store) -> None:
+    max_, ana = (ConversationKey("hook", "", user=user) for user in ("max", "ana"))
+    assert max_.channel_id != ana.channel_id
+    assert ConversationKey("hook", "", "thread", "max").channel_id == max_.channel_id
+    assert ConversationKey("hook", "c", user="max").channel_id == ConversationKey("hook", "c", user="ana").channel_id
+    await hear(store, event("my secret", max_), 5)
+    assert (await texts(store, where=ana), await texts(store, where=max_)) == ([], ["my secret"])
