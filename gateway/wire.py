@@ -315,7 +315,7 @@ def may_open(url: str, whose: str, places: Collection[str | re.Pattern[str]]) ->
     try:
         place = origin(url)
     except ValueError as error:
-        raise NotDownloaded(f"{whose} gives no address for it: {error}") from None
+        raise NotDownloaded(f"it has no address of {whose}'s: {error}") from None
     if not any(place == one if isinstance(one, str) else one.fullmatch(place) for one in places):
         raise NotDownloaded(f"its address leads to {place}, which is not {whose}'s")
     return URL(url)

@@ -11,7 +11,6 @@ a post that is edited. Either way an edit ends it with the whole text in Slack's
 from __future__ import annotations
 
 import hmac
-import json
 import re
 import secrets
 import time
@@ -25,7 +24,7 @@ from yarl import URL
 
 from config.settings import Connection, Secret, WebAddress
 from gateway.conversation.key import ConversationKey, key_of
-from gateway.events import Actor, Attachment, Event, ReplyHandle
+from gateway.events import Actor, Attachment, Event, ReplyHandle, kind_of
 from gateway.files import FILE_MAX_BYTES
 from gateway.net import REDIRECTS
 from gateway.platforms import (
@@ -54,10 +53,18 @@ from gateway.text import mrkdwn
 from gateway.text.dialect import ZERO_WIDTH
 from gateway.text.markdown import fitting
 from gateway.wire import (
+    DOWNLOAD_S,
+    UPLOAD_S,
     Answer,
     Signer,
+    by_status,
     call,
     check_fresh,
+    dumped,
+    file_of,
+    harmless,
+    id_of,
+    may_open,
     media_type,
     object_of,
     objects_of,
@@ -68,6 +75,7 @@ from gateway.wire import (
     seconds,
     size_of,
     text_of,
+    waits,
 )
 
 WINDOW_S: Final = 300
@@ -76,6 +84,8 @@ TEXT_LIMIT: Final = 3_900
 cut in two, so that one limit is safe for both, and a streamed message can be edited to its end."""
 SECTION_LIMIT: Final = 3_000
 """Characters of one block of text; a message with buttons is made of blocks."""
+BUTTONS_MAX: Final = 25
+"""Of one block of buttons."""
 BUTTON_LIMIT: Final = 75
 """Characters of a button's label."""
 ACTION: Final = "deskmate:"
@@ -89,8 +99,8 @@ IN_THREAD: Final = "in_thread"
 """In `Event.extra`: what is answered stands in a thread that others see as one."""
 RECIPIENT: Final = "recipient"
 """In `Event.extra`, where an answer may be a stream: workspace and user of whom it answers, and our own user ids."""
-DOWNLOAD_S: Final = 30.0
-"""The longest that one file may take."""
+STREAM: Final = "stream"
+"""In `Sent.ref`, while the message is an open stream: who streams, and what it shows; empty where nobody knows that."""
 REDIRECTS_MAX: Final = 3
 PAGES_MAX: Final = 10
 """How far `find` looks: pages of 100 messages since the send."""
@@ -103,6 +113,12 @@ _FIRST_MENTION: Final = re.compile(r"\A\s*<@([A-Z0-9]+)")
 _SUBTYPES: Final = {"", "file_share", "thread_broadcast", "bot_message"}
 _SYSTEM: Final = {"USLACK", "USLACKBOT"}
 _HANDLE_S: Final = 1_800
+_LOGIN: Final = "a login page, as the app lacks the scope files:read?"
+_OK: Final = HttpReply()
+_JSON: Final = "application/json"
+_FORM: Final = "application/x-www-form-urlencoded"
+_QUIET: Final = {"parse": "none", "link_names": False}
+"""Names in the text call nobody. `chat.update` would look for them by default."""
 
 _MEANINGS: Final[dict[OutcomeKind, str]] = {
     "rate_limited": "ratelimited rate_limited message_limit_exceeded",
@@ -118,6 +134,44 @@ _MEANINGS: Final[dict[OutcomeKind, str]] = {
 }
 _ERRORS: Final[dict[str, OutcomeKind]] = {error: kind for kind, errors in _MEANINGS.items() for error in errors.split()}
 """What an `error` of the Web API means to a sender; any other is `rejected`."""
+_NOT_OURS: Final = {
+    *("unknown_method", "method_deprecated", "deprecated_endpoint", "not_allowed_token_type", "missing_scope"),
+    *("no_permission", "access_denied"),
+}
+"""Errors that say of a method that we don't have it, or have no right to it."""
+
+
+class Settings(Connection):
+    """Keys of a connection with `platform: slack`."""
+
+    api_base: WebAddress = "https://slack.com/api"
+    """Where the Web API's methods are: `<api_base>/chat.postMessage`."""
+    signing_secret: Secret = Field(min_length=1)
+    """Of the app's page "Basic information"; proves that a request is Slack's."""
+    previous_signing_secret: Secret | None = Field(None, min_length=1)
+    """The one before, while Slack changes over. Take it out afterwards."""
+    bot_token: Secret = Field(min_length=1)
+    """`xoxb-...`, of the page "OAuth & Permissions"."""
+    team_id: str | None = Field(None, pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    """The only workspace that is listened to. Without it: every workspace that installed the app."""
+    bot_user_id: str | None = Field(None, pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    """Our own user id, if events do not tell it (Slack's do)."""
+    command: str = Field("deskmate", pattern=r"^[a-z0-9_-]{1,32}$")
+    """The slash command whose first word is ours: `/deskmate stop` is `/stop`."""
+    native_streaming: Literal["never", "direct", "threads"] = "direct"
+    """Where growing answers are Slack's streams: in threads of direct messages (as an assistant's are), or in all
+    threads. Elsewhere, and where a workspace refuses them, a message is edited."""
+    messages_per_s: float = Field(1.0, ge=0)
+    """Messages to one channel in a second, after four at once. Slack takes about one, and does not say it. 0: no limit."""
+    timeout_s: float = Field(4.0, gt=0, le=60)
+    """The longest that one call may take; less than `mailbox.send_timeout_s`."""
+
+    @field_validator("api_base")
+    @classmethod
+    def _has_an_origin(cls, value: str) -> str:
+        origin(value)
+        return value
+
 
 SCOPES: Final = (
     *("app_mentions:read", "assistant:write", "channels:history", "chat:write", "commands", "files:read"),
@@ -174,38 +228,6 @@ settings:
 )
 
 
-class Settings(Connection):
-    """Keys of a connection with `platform: slack`."""
-
-    api_base: WebAddress = "https://slack.com/api"
-    """Where the Web API's methods are: `<api_base>/chat.postMessage`."""
-    signing_secret: Secret = Field(min_length=1)
-    """Of the app's page "Basic information"; proves that a request is Slack's."""
-    previous_signing_secret: Secret | None = Field(None, min_length=1)
-    """The one before, while Slack changes over. Take it out afterwards."""
-    bot_token: Secret = Field(min_length=1)
-    """`xoxb-...`, of the page "OAuth & Permissions"."""
-    team_id: str | None = Field(None, pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    """The only workspace that is listened to. Without it: every workspace that installed the app."""
-    bot_user_id: str | None = Field(None, pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    """Our own user id, if events do not tell it (Slack's do)."""
-    command: str = Field("deskmate", pattern=r"^[a-z0-9_-]{1,32}$")
-    """The slash command whose first word is ours: `/deskmate stop` is `/stop`."""
-    native_streaming: Literal["never", "direct", "threads"] = "direct"
-    """Where growing answers are Slack's streams: in threads of direct messages (as an assistant's are), or in all
-    threads. Elsewhere, and where a workspace refuses them, a message is edited."""
-    messages_per_s: float = Field(1.0, ge=0)
-    """Messages to one channel in a second, after four at once. Slack takes about one, and does not say it. 0: no limit."""
-    timeout_s: float = Field(4.0, gt=0, le=60)
-    """The longest that one call may take; less than `mailbox.send_timeout_s`."""
-
-    @field_validator("api_base")
-    @classmethod
-    def _has_an_origin(cls, value: str) -> str:
-        origin(value)
-        return value
-
-
 class Adapter(Plain):
     """One Slack connection."""
 
@@ -214,7 +236,7 @@ class Adapter(Plain):
         look_back=True,
         ephemeral=True,
         columns=80,
-        buttons=25,
+        buttons=BUTTONS_MAX,
         file_max_bytes=FILE_MAX_BYTES,
         typing_s=STATUS_S,
     )
@@ -232,7 +254,9 @@ class Adapter(Plain):
         self._token = settings.bot_token.get_secret_value()
         keys = (settings.signing_secret, settings.previous_signing_secret)
         self._signers = [Signer(one.get_secret_value().encode()) for one in keys if one]
-        self._handle_origins = {"https://hooks.slack.com:443", origin(settings.api_base)}
+        home = origin(settings.api_base)
+        self._handle_origins = {"https://hooks.slack.com:443", home}
+        self._file_places = (home, _FILES_AT)
         self._bot_id = ""
         self._life = secrets.token_hex(4)
         """Of this process: only who began a stream, and lives, knows how far it is."""
@@ -269,7 +293,7 @@ class Adapter(Plain):
         challenge = text_of(body.get("challenge"))
         if not challenge:
             raise Malformed("a url_verification without its challenge")
-        return HttpReply(body=json.dumps({"challenge": challenge}).encode())
+        return HttpReply(body=dumped({"challenge": challenge}))
 
     def parse(self, request: RawRequest, now_s: float) -> list[Event]:
         kind = media_type(request)
@@ -281,7 +305,7 @@ class Adapter(Plain):
                 if "payload" in form:
                     return self._actions(read_json(form["payload"]), now_s)
                 if "command" in form:
-                    return [self._commanded(form, request.headers["X-Slack-Signature"], now_s)]
+                    return self._commanded(form, request.headers["X-Slack-Signature"], now_s)
         except ValueError as error:  # a key that no conversation can have
             raise Malformed(str(error)) from None
         raise Malformed("neither an event nor a slash command nor a pressed button")
@@ -291,11 +315,8 @@ class Adapter(Plain):
         return _OK
 
     def render(self, outbound: Outbound) -> list[Part]:
-        pieces = _fitting(outbound.markdown, TEXT_LIMIT) or [("…", "…")]
-        parts = [
-            Part({"text": text, "mrkdwn": True}, {"text": mrkdwn.escape(piece), "mrkdwn": False}, outbound.only_for)
-            for piece, text in pieces
-        ]
+        pieces = _fitting(outbound.markdown, TEXT_LIMIT) or [_NOTHING]
+        parts = [_part(piece, text, outbound.only_for) for piece, text in pieces]
         if outbound.buttons:
             parts[-1].payload["blocks"] = _blocks(pieces[-1][0], outbound.buttons)
         return parts
@@ -320,6 +341,282 @@ class Adapter(Plain):
         if answered.kind == "target_gone":
             return outcome
         return Outcome("ok", Sent(key)) if answered.kind == "ok" else answered
+
+    async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
+        channel = text_of(sent.ref.get("channel")) or to.conversation.channel
+        if STREAM in sent.ref:
+            stopped, _ = await self._ask("chat.stopStream", {"channel": channel, "ts": sent.message_id})
+            if stopped.kind in {"rate_limited", "transient", "ambiguous"}:
+                return harmless(stopped)
+            # A refusal means that it is over: by its age, by somebody's click, or because we were here before.
+            sent = replace(sent, ref={name: value for name, value in sent.ref.items() if name != STREAM})
+        # Without `blocks` those of before might stay.
+        body = {"channel": channel, "ts": sent.message_id, "blocks": [], **_shown(part), **_QUIET}
+        if key := text_of(sent.ref.get("key")):
+            body["metadata"] = _metadata(key)
+        outcome, _ = await self._ask("chat.update", body)
+        return Outcome("ok", sent) if outcome.kind == "ok" else harmless(outcome)
+
+    async def delete(self, to: Address, sent: Sent) -> Outcome:
+        channel = text_of(sent.ref.get("channel")) or to.conversation.channel
+        outcome, _ = await self._ask("chat.delete", {"channel": channel, "ts": sent.message_id})
+        return harmless(outcome)
+
+    async def find(self, to: Address, key: str, since_ms: int) -> Outcome:
+        channel, thread = to.conversation.channel, _thread_ts(to.conversation)
+        # Two clocks may differ by a minute; a message found a second time is no harm, one overlooked is.
+        params = {
+            "channel": channel,
+            "oldest": f"{max(since_ms / 1000 - 60, 0):.6f}",
+            "limit": "100",
+            "include_all_metadata": "true",
+        }
+        if thread:
+            params["ts"] = thread
+        begun: Sent | None = None
+        for _ in range(PAGES_MAX):
+            method = "conversations.replies" if thread else "conversations.history"
+            outcome, page = await self._ask(method, params, as_form=True)
+            if outcome.kind == "target_gone" and to.handle:  # it may have gone that way, where we can't look
+                return replace(outcome, kind="rejected")
+            if outcome.kind != "ok":
+                return harmless(outcome)
+            for message in objects_of(page.get("messages")):
+                if _key_of(message) == key:
+                    return Outcome("ok", _sent(channel, message, key))
+                if _is_bare(message, object_of(to.extra.get(RECIPIENT)).get("us", ())):
+                    begun = _sent(channel, message, key, stream={})
+            cursor = text_of(object_of(page.get("response_metadata")).get("next_cursor"))
+            if not cursor:
+                return (
+                    Outcome("ok", begun) if begun else Outcome("target_gone", detail="no message of ours with this key")
+                )
+            params["cursor"] = cursor
+        return Outcome("transient", detail=f"more than {PAGES_MAX} pages since the send")
+
+    async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
+        first = _first(growing.markdown)
+        part = _part(*(first or _NOTHING))
+        # What is streamed can't be taken back: no step, as it will be over, and of a long answer the first part alone.
+        text = _inert(first[0]) if first else ""
+        if sent is None:
+            begun = await self._begin_stream(to, text, key) if text and not growing.steps else None
+            return begun or await self._say(to, part, key)
+        stream = object_of(sent.ref.get(STREAM))
+        if stream.get("by") != self._life or not text.startswith(stream["text"]):
+            return await self.edit(to, sent, part)
+        if text == stream["text"]:
+            return Outcome("ok", sent)
+        body = {"channel": sent.ref["channel"], "ts": sent.message_id, "markdown_text": text[len(stream["text"]) :]}
+        outcome, _ = await self._ask("chat.appendStream", body)
+        match outcome.kind:
+            case "ok":
+                return Outcome("ok", replace(sent, ref={**sent.ref, STREAM: {**stream, "text": text}}))
+            case "ambiguous":  # nobody knows what stands there now: the next look ends it
+                return replace(outcome, sent=replace(sent, ref={**sent.ref, STREAM: {}}))
+            case "rate_limited" | "transient":
+                return outcome
+        return await self.edit(to, sent, part)
+
+    async def typing(self, to: Address, *, on: bool) -> None:
+        """The status of an assistant's thread. There are no words in it, as nobody asked in which language.
+
+        The next message ends it: to take it back would only have the reply wait for one more call.
+        """
+        method, thread = "assistant.threads.setStatus", _thread_ts(to.conversation)
+        if not on or not thread or not _is_direct(to.conversation.channel) or method in self._refused:
+            return
+        body = {"channel_id": to.conversation.channel, "thread_ts": thread, "status": "…"}
+        _, answer = await self._ask(method, body)
+        self._note_refusal(method, answer)
+
+    async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
+        """Slack's waiting sign has ended with our 200, and the answer is said like any other: the buttons go."""
+        del text
+        if not is_settled:
+            return
+        if event.extra.get("is_ephemeral"):
+            await self._respond(event.reply_handle, {"delete_original": True})
+        elif shown := text_of(event.extra.get("text")):
+            part = Part({"text": shown})
+            outcome = await self.edit(to, Sent(event.message_id), part)
+            if outcome.kind == "target_gone":
+                await self._respond(event.reply_handle, {**_shown(part), "replace_original": True})
+
+    async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
+        """With the bot's token, which leaves for Slack's hosts only, whatever a redirect says."""
+        where = text_of(attachment.fetch.get("url"))
+        if not where:
+            raise NotDownloaded("Slack gives no address for it")
+        if attachment.size_bytes > max_bytes:
+            raise NotDownloaded(f"it has {attachment.size_bytes} bytes, allowed are {max_bytes}")
+        for _ in range(REDIRECTS_MAX + 1):
+            url = may_open(where, "Slack", self._file_places)
+            headers = {"Authorization": f"Bearer {self._token}"}
+            answer = await call(
+                self._outside.http, "GET", url, headers=headers, timeout_s=DOWNLOAD_S, max_bytes=max_bytes
+            )
+            if isinstance(answer, Outcome) or answer.status not in REDIRECTS:
+                return file_of(answer, "Slack", attachment, why=_LOGIN)
+            where = _joined(url, answer.headers.get("Location", ""))
+        raise NotDownloaded(f"more than {REDIRECTS_MAX} redirects")
+
+    async def identity(self) -> Actor:
+        outcome, answer = await self._ask("auth.test", {})
+        if outcome.kind == "auth_failed":
+            raise ConnectionRefused(f"{outcome.detail} (is bot_token the xoxb- token of an app that is installed?)")
+        if outcome.kind != "ok":
+            raise ConnectionRefused(outcome.detail)
+        team = text_of(answer.get("team_id"))
+        if self._settings.team_id and team != self._settings.team_id:
+            raise ConnectionRefused(f"bot_token belongs to workspace {team}, team_id says {self._settings.team_id}")
+        self._bot_id = text_of(answer.get("bot_id"))
+        self.me = Actor(text_of(answer.get("user_id")), text_of(answer.get("user")), is_bot=True, is_self=True)
+        return self.me
+
+    # reading
+
+    def _envelope(self, body: dict[str, Any]) -> list[Event]:
+        if body.get("type") != "event_callback":
+            return []
+        event = object_of(body.get("event"))
+        team = _id("team", text_of(body.get("team_id")) or text_of(event.get("team")))
+        kind, message = _change(event)
+        us = self._us(body)
+        actor = self._actor(message, us, text_of(body.get("api_app_id"))) if kind else None
+        if not actor or self._is_elsewhere(team):
+            return []
+        channel = _id("channel", event.get("channel"))
+        ts = at = _ts("ts", message.get("ts"))
+        direct = event.get("channel_type") == "im" or _is_direct(channel)
+        mentioned = event["type"] == "app_mention"
+        raw = text_of(message.get("text"))
+        own = us or (set(_FIRST_MENTION.findall(raw)) if mentioned else us)
+        key = f"{kind}:{team}:{channel}:{ts}"
+        if kind != "message":
+            at = text_of(event.get("event_ts")) or ts
+            key += f":{text_of(event.get('event_ts')) or text_of(event.get('ts'))}"
+        event_id = text_of(body.get("event_id"))
+        conversation = self._conversation(team, channel, message.get("thread_ts"), ts, direct=direct)
+        extra: dict[str, Any] = {IN_THREAD: True} if message.get("thread_ts") else {}
+        where = self._settings.native_streaming
+        streams = where == "threads" or (where == "direct" and direct)
+        if streams and us and _thread_ts(conversation):
+            home = text_of(message.get("user_team")) or text_of(message.get("team")) or team
+            extra[RECIPIENT] = {"team": home, "user": actor.id, "us": sorted(us)}
+        said = Event(
+            kind=kind,
+            conversation=conversation,
+            actor=actor,
+            dedupe_keys=(f"id:{event_id[:128]}", key) if event_id else (key,),
+            at_ms=_ms(at),
+            message_id=ts,
+            text="" if kind == "delete" else mrkdwn.read(raw, own),
+            addressed=direct or mentioned or mrkdwn.mentions(raw, us),
+            is_direct=direct,
+            attachments=_attachments(message) if kind != "delete" and "files" in message else (),
+            extra=extra,
+        )
+        return [said]
+
+    def _actor(self, message: Mapping[str, Any], us: set[str], app: str) -> Actor | None:
+        """Who said it; nobody for what Slack itself says. An app that speaks in a person's name is a bot."""
+        user, bot = text_of(message.get("user")), text_of(message.get("bot_id"))
+        if user in _SYSTEM or not (user or bot):
+            return None
+        ours = user in us or bool(bot and (bot == self._bot_id or message.get("app_id") == app != ""))
+        return Actor(_id("user", user or bot), is_bot=bool(bot) or ours, is_self=ours)
+
+    def _commanded(self, form: Mapping[str, str], signature: str, now_s: float) -> list[Event]:
+        team = _id("team", form.get("team_id"))
+        if self._is_elsewhere(team):
+            return []
+        channel, user = _id("channel_id", form.get("channel_id")), _id("user_id", form.get("user_id"))
+        name, text = form["command"].removeprefix("/"), form.get("text", "").strip()
+        if name == self._settings.command:
+            name, _, text = text.removeprefix("/").partition(" ")
+        direct = _is_direct(channel)
+        given = Event(
+            kind="command",
+            conversation=self._conversation(team, channel, None, "", direct=direct),
+            actor=Actor(user, form.get("user_name", "")),
+            dedupe_keys=(f"command:{form.get('trigger_id', '')[:128] or signature}",),
+            at_ms=round(now_s * 1000),
+            name=name.lower() or "help",
+            text=mrkdwn.read(text),
+            is_direct=direct,
+            reply_handle=self._handle(form.get("response_url", ""), user, now_s),
+        )
+        return [given]
+
+    def _actions(self, body: dict[str, Any], now_s: float) -> list[Event]:
+        if body.get("type") != "block_actions":
+            return []
+        ours = [one for one in objects_of(body.get("actions")) if text_of(one.get("action_id")).startswith(ACTION)]
+        if not ours:
+            return []
+        user = object_of(body.get("user"))
+        team = _id("team", text_of(object_of(body.get("team")).get("id")) or text_of(user.get("team_id")))
+        if self._is_elsewhere(team):
+            return []
+        container, message = object_of(body.get("container")), object_of(body.get("message"))
+        channel = _id("channel", object_of(body.get("channel")).get("id") or container.get("channel_id"))
+        ts = _ts("message", message.get("ts") or container.get("message_ts"))
+        thread = message.get("thread_ts") or container.get("thread_ts")
+        actor = Actor(_id("user", user.get("id")), text_of(user.get("name")) or text_of(user.get("username")))
+        direct, is_ephemeral = _is_direct(channel), container.get("is_ephemeral") is True
+        conversation = self._conversation(team, channel, thread, "" if is_ephemeral else ts, direct=direct)
+        extra: dict[str, Any] = {IN_THREAD: True} if thread else {}
+        extra |= {"is_ephemeral": True} if is_ephemeral else {"text": text_of(message.get("text"))}
+        handle = self._handle(text_of(body.get("response_url")), actor.id, now_s)
+        return [
+            Event(
+                kind="action",
+                conversation=conversation,
+                actor=actor,
+                dedupe_keys=(
+                    f"action:{team}:{channel}:{ts}:{actor.id}:{name}:{text_of(action.get('action_ts'))}"[:512],
+                ),
+                at_ms=round(now_s * 1000),
+                message_id=ts,
+                name=name,
+                value=value,
+                is_direct=direct,
+                reply_handle=handle,
+                extra=extra,
+            )
+            for action in ours
+            if (name := text_of(action.get("action_id"))) and (value := text_of(action.get("value")))
+        ]
+
+    def _is_elsewhere(self, team: str) -> bool:
+        """Whether it is another workspace than the only one that is listened to."""
+        return self._settings.team_id not in {None, team}
+
+    def _us(self, body: dict[str, Any]) -> set[str]:
+        """Our own user ids, as far as the event, the settings and `auth.test` tell."""
+        us = {
+            text_of(one.get("user_id")) for one in objects_of(body.get("authorizations")) if one.get("is_bot") is True
+        }
+        us.add(self._settings.bot_user_id or "")
+        us.add(self.me.id if self.me else "")
+        us.discard("")
+        return us
+
+    def _conversation(self, team: str, channel: str, thread: Any, ts: str, *, direct: bool) -> ConversationKey:
+        root = _ts("thread_ts", thread) if thread else "" if direct else ts
+        return key_of(self._connection, channel, f"{team}:{root}" if root else team)
+
+    def _handle(self, url: str, user: str, now_s: float) -> ReplyHandle | None:
+        """The address for a late answer, if it is one that Slack would give. To one alone it goes to `user` only."""
+        try:
+            if origin(url) not in self._handle_origins:
+                return None
+        except ValueError:
+            return None
+        return ReplyHandle("response_url", {"url": url, "user": user}, round((now_s + _HANDLE_S) * 1000))
+
+    # calling
 
     async def _say(self, to: Address, part: Part, key: str) -> Outcome:
         body = {
@@ -351,109 +648,39 @@ class Adapter(Plain):
         """To the address that came with a command or a press. It knows us by itself: the token stays here."""
         if not handle or handle.expires_at_ms <= time.time() * 1000:
             return Outcome("target_gone", detail="response_url: too late")
-        answer = await self._call(URL(text_of(handle.data.get("url"))), _json(body), {"Content-Type": _JSON})
+        answer = await self._call(URL(text_of(handle.data.get("url"))), dumped(body), {"Content-Type": _JSON})
         if isinstance(answer, Outcome):
             return Outcome(answer.kind, detail=f"response_url: {answer.detail}")
-        detail = f"response_url: status {answer.status}"
-        if answer.status == 429:
-            return Outcome("rate_limited", retry_after_s=answer.retry_after_s() or 1.0, detail=detail)
         if answer.status == 200:
             return Outcome("ok")
-        return Outcome("target_gone" if answer.status in {404, 410} else _by_status(answer.status), detail=detail)
+        kind: OutcomeKind = "target_gone" if answer.status in {404, 410} else by_status(answer.status)
+        wait_s = waits(answer) if kind == "rate_limited" else None
+        return Outcome(kind, retry_after_s=wait_s, detail=f"response_url: status {answer.status}")
 
     async def _upload(self, to: Address, file: Attachment) -> Outcome:
         """Ask where to, bring the bytes there, post it. Nobody sees anything before the last step."""
         try:
-            content = await self._outside.files.read(file.fetch, FILE_MAX_BYTES)
+            content = await self._outside.files.read(file.fetch, self.capabilities.file_max_bytes)
             name = file.name or "file"
             outcome, place = await self._ask(
                 "files.getUploadURLExternal", {"filename": name, "length": len(content)}, as_form=True
             )
             if outcome.kind != "ok":
-                return _harmless(outcome)
-            url = self._file_url(text_of(place.get("upload_url")))
+                return harmless(outcome)
+            url = may_open(text_of(place.get("upload_url")), "Slack", self._file_places)
         except NotDownloaded as error:
             return Outcome("rejected", detail=f"{file.name}: {error}")
-        brought = await self._call(url, content, {"Content-Type": "application/octet-stream"})
+        headers = {"Content-Type": "application/octet-stream"}
+        brought = await self._call(url, content, headers, timeout_s=UPLOAD_S)
         if isinstance(brought, Outcome):
-            return _harmless(Outcome(brought.kind, detail=f"upload: {brought.detail}"))
+            return harmless(Outcome(brought.kind, detail=f"upload: {brought.detail}"))
         if brought.status != 200:
-            return _harmless(Outcome(_by_status(brought.status), detail=f"upload: status {brought.status}"))
+            return harmless(Outcome(by_status(brought.status), detail=f"upload: status {brought.status}"))
         body = {"files": [{"id": place.get("file_id"), "title": name}], "channel_id": to.conversation.channel}
         if thread := _thread_ts(to.conversation):
             body["thread_ts"] = thread
         outcome, _ = await self._ask("files.completeUploadExternal", body)
         return Outcome("ok", Sent(text_of(place.get("file_id")))) if outcome.kind == "ok" else outcome
-
-    async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
-        channel = text_of(sent.ref.get("channel")) or to.conversation.channel
-        if STREAM in sent.ref:
-            stopped, _ = await self._ask("chat.stopStream", {"channel": channel, "ts": sent.message_id})
-            if stopped.kind in {"rate_limited", "transient", "ambiguous"}:
-                return _harmless(stopped)
-            # A refusal means that it is over: by its age, by somebody's click, or because we were here before.
-            sent = replace(sent, ref={name: value for name, value in sent.ref.items() if name != STREAM})
-        # Without `blocks` those of before might stay.
-        body = {"channel": channel, "ts": sent.message_id, "blocks": [], **_shown(part), **_QUIET}
-        if key := text_of(sent.ref.get("key")):
-            body["metadata"] = _metadata(key)
-        outcome, _ = await self._ask("chat.update", body)
-        return Outcome("ok", sent) if outcome.kind == "ok" else _harmless(outcome)
-
-    async def find(self, to: Address, key: str, since_ms: int) -> Outcome:
-        channel, thread = to.conversation.channel, _thread_ts(to.conversation)
-        # Two clocks may differ by a minute; a message found a second time is no harm, one overlooked is.
-        params = {
-            "channel": channel,
-            "oldest": f"{max(since_ms / 1000 - 60, 0):.6f}",
-            "limit": "100",
-            "include_all_metadata": "true",
-        }
-        if thread:
-            params["ts"] = thread
-        begun: Sent | None = None
-        for _ in range(PAGES_MAX):
-            method = "conversations.replies" if thread else "conversations.history"
-            outcome, page = await self._ask(method, params, as_form=True)
-            if outcome.kind == "target_gone" and to.handle:  # it may have gone that way, where we can't look
-                return replace(outcome, kind="rejected")
-            if outcome.kind != "ok":
-                return _harmless(outcome)
-            for message in objects_of(page.get("messages")):
-                if _key_of(message) == key:
-                    return Outcome("ok", _sent(channel, message, key))
-                if _is_bare(message, object_of(to.extra.get(RECIPIENT)).get("us", ())):
-                    begun = _sent(channel, message, key, stream={})
-            cursor = text_of(object_of(page.get("response_metadata")).get("next_cursor"))
-            if not cursor:
-                return (
-                    Outcome("ok", begun) if begun else Outcome("target_gone", detail="no message of ours with this key")
-                )
-            params["cursor"] = cursor
-        return Outcome("transient", detail=f"more than {PAGES_MAX} pages since the send")
-
-    async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
-        part = self.render(Outbound(growing.markdown))[0]
-        # What is streamed can't be taken back: no step, as it will be over, and of a long answer the first part alone.
-        text = _inert(next(iter(_fitting(growing.markdown, TEXT_LIMIT)), ("", ""))[0])
-        if sent is None:
-            begun = await self._begin_stream(to, text, key) if text and not growing.steps else None
-            return begun or await self._say(to, part, key)
-        stream = object_of(sent.ref.get(STREAM))
-        if stream.get("by") != self._life or not text.startswith(stream["text"]):
-            return await self.edit(to, sent, part)
-        if text == stream["text"]:
-            return Outcome("ok", sent)
-        body = {"channel": sent.ref["channel"], "ts": sent.message_id, "markdown_text": text[len(stream["text"]) :]}
-        outcome, _ = await self._ask("chat.appendStream", body)
-        match outcome.kind:
-            case "ok":
-                return Outcome("ok", replace(sent, ref={**sent.ref, STREAM: {**stream, "text": text}}))
-            case "ambiguous":  # nobody knows what stands there now: the next look ends it
-                return replace(outcome, sent=replace(sent, ref={**sent.ref, STREAM: {}}))
-            case "rate_limited" | "transient":
-                return outcome
-        return await self.edit(to, sent, part)
 
     async def _begin_stream(self, to: Address, text: str, key: str) -> Outcome | None:
         """None where there can be none: then nothing was sent."""
@@ -473,254 +700,39 @@ class Adapter(Plain):
             return Outcome("ok", sent) if sent else Outcome("ambiguous", detail=f"{method}: ok without a ts")
         if outcome.kind in {"rate_limited", "transient", "ambiguous"}:
             return outcome
-        if outcome.kind != "target_gone":
-            self._refused.add(method)
+        self._note_refusal(method, answer)
         return None
 
-    async def typing(self, to: Address, *, on: bool) -> None:
-        """The status of an assistant's thread. There are no words in it, as nobody asked in which language.
-
-        The next message ends it: to take it back would only have the reply wait for one more call.
-        """
-        method, thread = "assistant.threads.setStatus", _thread_ts(to.conversation)
-        if not on or not thread or not _is_direct(to.conversation.channel) or method in self._refused:
-            return
-        outcome, _ = await self._ask(
-            method, {"channel_id": to.conversation.channel, "thread_ts": thread, "status": "…"}
-        )
-        if outcome.kind in {"rejected", "auth_failed"}:
+    def _note_refusal(self, method: str, answer: Mapping[str, Any]) -> None:
+        """What this workspace does not have is not asked for again. Any other refusal is of this one call."""
+        if text_of(answer.get("error")) in _NOT_OURS:
             self._refused.add(method)
-
-    async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
-        """Slack's waiting sign has ended with our 200, and the answer is said like any other: the buttons go."""
-        del text
-        if not is_settled:
-            return
-        if event.extra.get("is_ephemeral"):
-            await self._respond(event.reply_handle, {"delete_original": True})
-        elif shown := text_of(event.extra.get("text")):
-            part = Part({"text": shown})
-            outcome = await self.edit(to, Sent(event.message_id), part)
-            if outcome.kind == "target_gone":
-                await self._respond(event.reply_handle, {**_shown(part), "replace_original": True})
-
-    async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
-        """With the bot's token, which leaves for Slack's hosts only, whatever a redirect says."""
-        where = text_of(attachment.fetch.get("url"))
-        if not where:
-            raise NotDownloaded("Slack gives no address for it")
-        if attachment.size_bytes > max_bytes:
-            raise NotDownloaded(f"it has {attachment.size_bytes} bytes, allowed are {max_bytes}")
-        for _ in range(REDIRECTS_MAX + 1):
-            url = self._file_url(where)
-            headers = {"Authorization": f"Bearer {self._token}"}
-            answer = await call(
-                self._outside.http, "GET", url, headers=headers, timeout_s=DOWNLOAD_S, max_bytes=max_bytes
-            )
-            if isinstance(answer, Outcome):
-                raise NotDownloaded(f"Slack did not give it: {answer.detail}")
-            if answer.status not in REDIRECTS:
-                return _file_of(answer, attachment)
-            where = _joined(url, answer.headers.get("Location", ""))
-        raise NotDownloaded(f"more than {REDIRECTS_MAX} redirects")
-
-    def _file_url(self, where: str) -> URL:
-        """An address that may see the token."""
-        try:
-            place = origin(where)
-        except ValueError as error:
-            raise NotDownloaded(f"it has no address of Slack's: {error}") from None
-        if place != origin(self._settings.api_base) and not _FILES_AT.fullmatch(place):
-            raise NotDownloaded(f"its address leads to {place}, which is not Slack's")
-        return URL(where)
-
-    async def identity(self) -> Actor:
-        outcome, answer = await self._ask("auth.test", {})
-        if outcome.kind == "auth_failed":
-            raise ConnectionRefused(f"{outcome.detail} (is bot_token the xoxb- token of an app that is installed?)")
-        if outcome.kind != "ok":
-            raise ConnectionRefused(outcome.detail)
-        team = text_of(answer.get("team_id"))
-        if self._settings.team_id and team != self._settings.team_id:
-            raise ConnectionRefused(f"bot_token belongs to workspace {team}, team_id says {self._settings.team_id}")
-        self._bot_id = text_of(answer.get("bot_id"))
-        self.me = Actor(text_of(answer.get("user_id")), text_of(answer.get("user")), is_bot=True, is_self=True)
-        return self.me
-
-    # reading
-
-    def _envelope(self, body: dict[str, Any]) -> list[Event]:
-        if body.get("type") != "event_callback":
-            return []
-        event = object_of(body.get("event"))
-        team = self._team(text_of(body.get("team_id")) or text_of(event.get("team")))
-        kind, message = _change(event)
-        us = self._us(body)
-        actor = self._actor(message, us, text_of(body.get("api_app_id"))) if kind else None
-        if not actor:
-            return []
-        channel = _id("channel", event.get("channel"))
-        ts = at = _ts("ts", message.get("ts"))
-        direct = event.get("channel_type") == "im" or _is_direct(channel)
-        mentioned = event["type"] == "app_mention"
-        raw = text_of(message.get("text"))
-        own = us or (set(_FIRST_MENTION.findall(raw)) if mentioned else us)
-        key = f"{kind}:{team}:{channel}:{ts}"
-        if kind != "message":
-            at = text_of(event.get("event_ts")) or ts
-            key += f":{text_of(event.get('event_ts')) or text_of(event.get('ts'))}"
-        event_id = text_of(body.get("event_id"))
-        conversation = self._conversation(team, channel, message.get("thread_ts"), ts, direct=direct)
-        extra: dict[str, Any] = {IN_THREAD: True} if message.get("thread_ts") else {}
-        streams = self._settings.native_streaming in {"threads", "direct" if direct else ""}
-        if streams and us and _thread_ts(conversation):
-            home = text_of(message.get("user_team")) or text_of(message.get("team")) or team
-            extra[RECIPIENT] = {"team": home, "user": actor.id, "us": sorted(us)}
-        said = Event(
-            kind=kind,
-            conversation=conversation,
-            actor=actor,
-            dedupe_keys=(f"id:{event_id[:128]}", key) if event_id else (key,),
-            at_ms=_ms(at),
-            message_id=ts,
-            text="" if kind == "delete" else mrkdwn.read(raw, own),
-            addressed=direct or mentioned or mrkdwn.mentions(raw, us),
-            is_direct=direct,
-            attachments=_attachments(message) if kind != "delete" and "files" in message else (),
-            extra=extra,
-        )
-        return [said]
-
-    def _actor(self, message: Mapping[str, Any], us: set[str], app: str) -> Actor | None:
-        """Who said it; nobody for what Slack itself says. An app that speaks in a person's name is a bot."""
-        user, bot = text_of(message.get("user")), text_of(message.get("bot_id"))
-        if user in _SYSTEM or not (user or bot):
-            return None
-        ours = user in us or bool(bot and (bot == self._bot_id or message.get("app_id") == app != ""))
-        return Actor(_id("user", user or bot), is_bot=bool(bot) or ours, is_self=ours)
-
-    def _commanded(self, form: Mapping[str, str], signature: str, now_s: float) -> Event:
-        team = self._team(form.get("team_id", ""))
-        channel, user = _id("channel_id", form.get("channel_id")), _id("user_id", form.get("user_id"))
-        name, text = form["command"].removeprefix("/"), form.get("text", "").strip()
-        if name == self._settings.command:
-            name, _, text = text.removeprefix("/").partition(" ")
-        direct = _is_direct(channel)
-        return Event(
-            kind="command",
-            conversation=self._conversation(team, channel, None, "", direct=direct),
-            actor=Actor(user, form.get("user_name", "")),
-            dedupe_keys=(f"command:{form.get('trigger_id', '')[:128] or signature}",),
-            at_ms=round(now_s * 1000),
-            name=name.lower() or "help",
-            text=mrkdwn.read(text),
-            is_direct=direct,
-            reply_handle=self._handle(form.get("response_url", ""), user, now_s),
-        )
-
-    def _actions(self, body: dict[str, Any], now_s: float) -> list[Event]:
-        if body.get("type") != "block_actions":
-            return []
-        ours = [one for one in objects_of(body.get("actions")) if text_of(one.get("action_id")).startswith(ACTION)]
-        if not ours:
-            return []
-        user = object_of(body.get("user"))
-        team = self._team(text_of(object_of(body.get("team")).get("id")) or text_of(user.get("team_id")))
-        container, message = object_of(body.get("container")), object_of(body.get("message"))
-        channel = _id("channel", object_of(body.get("channel")).get("id") or container.get("channel_id"))
-        ts = _ts("message", message.get("ts") or container.get("message_ts"))
-        thread = message.get("thread_ts") or container.get("thread_ts")
-        actor = Actor(_id("user", user.get("id")), text_of(user.get("name")) or text_of(user.get("username")))
-        direct, is_ephemeral = _is_direct(channel), container.get("is_ephemeral") is True
-        conversation = self._conversation(team, channel, thread, "" if is_ephemeral else ts, direct=direct)
-        extra: dict[str, Any] = {IN_THREAD: True} if thread else {}
-        extra |= {"is_ephemeral": True} if is_ephemeral else {"text": text_of(message.get("text"))}
-        handle = self._handle(text_of(body.get("response_url")), actor.id, now_s)
-        return [
-            Event(
-                kind="action",
-                conversation=conversation,
-                actor=actor,
-                dedupe_keys=(
-                    f"action:{team}:{channel}:{ts}:{actor.id}:{name}:{text_of(action.get('action_ts'))}"[:512],
-                ),
-                at_ms=round(now_s * 1000),
-                message_id=ts,
-                name=name,
-                value=value,
-                is_direct=direct,
-                reply_handle=handle,
-                extra=extra,
-            )
-            for action in ours
-            if (name := text_of(action.get("action_id"))) and (value := text_of(action.get("value")))
-        ]
-
-    def _team(self, team: str) -> str:
-        """The workspace's id, if it is one that we listen to."""
-        team = _id("team", team)
-        if self._settings.team_id and team != self._settings.team_id:
-            raise Unauthorized(f"workspace {team} is not this connection's team_id")
-        return team
-
-    def _us(self, body: dict[str, Any]) -> set[str]:
-        """Our own user ids, as far as the event, the settings and `auth.test` tell."""
-        us = {
-            text_of(one.get("user_id")) for one in objects_of(body.get("authorizations")) if one.get("is_bot") is True
-        }
-        us.add(self._settings.bot_user_id or "")
-        us.add(self.me.id if self.me else "")
-        us.discard("")
-        return us
-
-    def _conversation(self, team: str, channel: str, thread: Any, ts: str, *, direct: bool) -> ConversationKey:
-        root = _ts("thread_ts", thread) if thread else "" if direct else ts
-        return key_of(self._connection, channel, f"{team}:{root}" if root else team)
-
-    def _handle(self, url: str, user: str, now_s: float) -> ReplyHandle | None:
-        """The address for a late answer, if it is one that Slack would give. To one alone it goes to `user` only."""
-        try:
-            if origin(url) not in self._handle_origins:
-                return None
-        except ValueError:
-            return None
-        return ReplyHandle("response_url", {"url": url, "user": user}, round((now_s + _HANDLE_S) * 1000))
-
-    # calling
 
     async def _ask(
         self, method: str, body: Mapping[str, Any], *, as_form: bool = False
     ) -> tuple[Outcome, dict[str, Any]]:
         """One method of the Web API. Some of them read forms only."""
-        raw = urlencode(body, errors="replace").encode() if as_form else _json(body)
+        raw = urlencode(body, errors="replace").encode() if as_form else dumped(body)
         kind = _FORM if as_form else f"{_JSON}; charset=utf-8"
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
         return _understood(method, await self._call(self._base / method, raw, headers))
 
-    async def _call(self, url: URL, body: bytes, headers: Mapping[str, str]) -> Answer | Outcome:
-        timeout_s = self._settings.timeout_s
+    async def _call(
+        self, url: URL, body: bytes, headers: Mapping[str, str], *, timeout_s: float | None = None
+    ) -> Answer | Outcome:
+        timeout_s = timeout_s or self._settings.timeout_s
         return await call(self._outside.http, "POST", url, headers=headers, body=body, timeout_s=timeout_s)
 
 
-_OK: Final = HttpReply()
-_JSON: Final = "application/json"
-_FORM: Final = "application/x-www-form-urlencoded"
-_QUIET: Final = {"parse": "none", "link_names": False}
-"""Names in the text call nobody. `chat.update` would look for them by default."""
-STREAM: Final = "stream"
-"""In `Sent.ref`, while the message is an open stream: who streams, and what it shows; empty where nobody knows that."""
+# reading
 
 
 def _id(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise Malformed(f"{name}: missing, or not an id")
-    return value
+    return id_of(name, value, _ID)
 
 
 def _ts(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not _TS.fullmatch(value):
-        raise Malformed(f"{name}: missing, or not a time of Slack's")
-    return value
+    return id_of(name, value, _TS)
 
 
 def _ms(ts: str) -> int:
@@ -741,9 +753,8 @@ def _change(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     elif event.get("type") == "message" and subtype == "message_changed":
         if message.get("subtype") == "tombstone":  # how the first message of a thread is deleted
             kind, changed = "delete", {**before, "ts": message.get("ts")}
-        elif "edited" in message and message.get("text") != before.get(
-            "text"
-        ):  # else a preview came, a reply was counted
+        # Else a preview came, or a reply was counted.
+        elif "edited" in message and message.get("text") != before.get("text"):
             kind, changed = "edit", message
     return kind, changed
 
@@ -754,10 +765,9 @@ def _attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
 
 def _attachment(file: Mapping[str, Any]) -> Attachment:
     mime = text_of(file.get("mimetype"))
-    kind = mime.partition("/")[0]
     url = text_of(file.get("url_private_download")) or text_of(file.get("url_private"))
     return Attachment(
-        kind=kind if kind in {"image", "audio", "video"} else "file",
+        kind=kind_of(mime),
         name=text_of(file.get("name")) or text_of(file.get("title")),
         mime=mime,
         size_bytes=size_of(file.get("size")),
@@ -770,19 +780,6 @@ def _joined(here: URL, location: str) -> str:
         return str(here.join(URL(location)))
     except ValueError:
         raise NotDownloaded("a redirect to something that is no address") from None
-
-
-def _file_of(answer: Answer, attachment: Attachment) -> bytes:
-    """The file, if it is that and not the page for a login, which comes with a 200 where a token lacks the right."""
-    if answer.status == 404:
-        raise NotDownloaded("it is not there any more")
-    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    # A page of HTML that somebody attached is as long as was said; the login is not.
-    if answer.status == 200 and kind == "text/html" and len(answer.body) != attachment.size_bytes:
-        raise NotDownloaded("Slack sent a login page in its place; the app needs the scope files:read")
-    if answer.status != 200:
-        raise NotDownloaded(f"Slack did not give it: status {answer.status}")
-    return answer.body
 
 
 def _thread_ts(conversation: ConversationKey) -> str:
@@ -814,6 +811,18 @@ def _sent(channel: str, message: Mapping[str, Any], key: str, stream: Mapping[st
     return Sent(ts, ref if stream is None else {**ref, STREAM: stream}) if _TS.fullmatch(ts) else None
 
 
+def _part(piece: str, text: str, only_for: str | None = None) -> Part:
+    return Part({"text": text, "mrkdwn": True}, {"text": mrkdwn.escape(piece), "mrkdwn": False}, only_for)
+
+
+def _first(markdown: str) -> tuple[str, str] | None:
+    """The first of `_fitting`. No more than twice the limit is looked at: nothing behind that changes it."""
+    return next(iter(_fitting(markdown.lstrip("\n")[: 2 * TEXT_LIMIT], TEXT_LIMIT)), None)
+
+
+_NOTHING: Final = ("…", "…")
+
+
 def _fitting(markdown: str, limit: int) -> list[tuple[str, str]]:
     """Pieces of the text, each with its form in Slack's dialect, none of either over the limit."""
     return fitting(
@@ -843,7 +852,7 @@ def _blocks(markdown: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
             "value": button.command,
         }
         | ({} if button.style == "plain" else {"style": button.style})
-        for number, button in enumerate(buttons)
+        for number, button in enumerate(buttons[:BUTTONS_MAX])
     ]
     sections = [
         {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
@@ -855,15 +864,6 @@ def _blocks(markdown: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
 def _shown(part: Part) -> dict[str, Any]:
     """Text and blocks alone, for methods that know no more."""
     return {name: part.payload[name] for name in ("text", "blocks") if name in part.payload}
-
-
-def _harmless(outcome: Outcome) -> Outcome:
-    """Of a call that does no harm when it is made again."""
-    return replace(outcome, kind="transient") if outcome.kind == "ambiguous" else outcome
-
-
-def _json(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _is_direct(channel: str) -> bool:
@@ -880,22 +880,11 @@ def _understood(method: str, answer: Answer | Outcome) -> tuple[Outcome, dict[st
     if needed := text_of(body.get("needed")):
         detail += f" (needed scope: {needed[:100]})"
     if answer.status == 429 or _ERRORS.get(error) == "rate_limited":
-        wait_s = answer.retry_after_s()
         # Of all limits only the one of messages in a month (of a free workspace) is not about this channel's pace.
         scope: Literal["channel", "connection"] = "connection" if error == "message_limit_exceeded" else "channel"
-        return Outcome("rate_limited", None, 1.0 if wait_s is None else wait_s, scope, detail), {}
+        return Outcome("rate_limited", None, waits(answer), scope, detail), body
     if answer.status == 200 and body.get("ok") is True:
         return Outcome("ok"), body
     if answer.status == 200 and body.get("ok") is not False:
         return Outcome("ambiguous", detail=f"{method}: an answer that is not the Web API's"), {}
-    return Outcome(_ERRORS.get(error) or _by_status(answer.status), detail=detail), {}
-
-
-def _by_status(status: int) -> OutcomeKind:
-    if status in {401, 403}:
-        return "auth_failed"
-    if status == 413:
-        return "too_long"
-    if status in {408, 503}:
-        return "transient"
-    return "ambiguous" if status >= 500 else "rejected"
+    return Outcome(_ERRORS.get(error) or by_status(answer.status), detail=detail), body

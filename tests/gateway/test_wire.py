@@ -218,8 +218,8 @@ def test_a_page_of_the_length_that_was_said_is_the_file() -> None:
         ("https://a.example.evil.test/x", "https://a.example.evil.test:443, which is not Acme's"),
         ("http://a.example/x", "http://a.example:80"),
         ("https://b.a.example:444/", ":444"),
-        ("https://u@a.example/", "gives no address"),
-        ("", "gives no address"),
+        ("https://u@a.example/", "no address of Acme"),
+        ("", "no address of Acme"),
     ],
 )
 def test_only_the_platforms_own_addresses_are_opened(url: str, reason: str) -> None:

@@ -57,6 +57,7 @@ _WHISPER_KEYS: Final = {
     *("channel", "user", "text", "blocks", "attachments", "markdown_text", "thread_ts", "parse", "link_names", "token"),
     *("as_user", "icon_emoji", "icon_url", "username"),
 }
+_DELETE_KEYS: Final = {"channel", "ts", "token"}
 _READ_KEYS: Final = {
     *("channel", "ts", "oldest", "latest", "limit", "cursor", "inclusive", "include_all_metadata", "token"),
 }
@@ -184,6 +185,8 @@ class SlackTwin:
         self.archived: set[str] = set()
         self.foreign: set[str] = set()
         """Channels that we are no member of."""
+        self.upload_s = 0.0
+        """How long the bytes of a file take."""
         self.faults = Faults()
         self.url = ""
         """For `api_base`."""
@@ -198,6 +201,7 @@ class SlackTwin:
             "chat.postMessage": (_POST_KEYS, self._post),
             "chat.postEphemeral": (_WHISPER_KEYS, self._whisper),
             "chat.update": (_UPDATE_KEYS, self._update),
+            "chat.delete": (_DELETE_KEYS, self._delete),
             "chat.startStream": (_START_KEYS, self._start_stream),
             "chat.appendStream": (_APPEND_KEYS, self._go_on),
             "chat.stopStream": (_STOP_KEYS, self._go_on),
@@ -511,6 +515,19 @@ class SlackTwin:
         self._take("chat.update", message, arguments)
         return {"ok": True, "channel": channel, "ts": message.ts, "text": text}
 
+    def _delete(self, _: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        channel = self._channel(arguments)
+        message = self._message(channel, arguments.get("ts"))
+        if message is None:
+            raise Refused("message_not_found")
+        if message.bot_id != BOT_ID:
+            raise Refused("cant_delete_message")
+        if message.streaming:
+            raise Refused("streaming_state_conflict")
+        self.messages.remove(message)
+        self._take("chat.delete", message, arguments)
+        return {"ok": True, "channel": channel, "ts": message.ts}
+
     def _start_stream(self, _: str, arguments: dict[str, Any]) -> dict[str, Any]:
         channel, thread = self._channel(arguments), arguments.get("thread_ts")
         if thread is None or self._message(channel, thread) is None:
@@ -565,6 +582,7 @@ class SlackTwin:
         """The address itself is the permission: a token has no business here."""
         if fault := self.faults.take("upload"):
             return await self.faults.show(request, fault)
+        await asyncio.sleep(self.upload_s)
         upload, content = self.uploads.get(request.match_info["id"]), await request.read()
         if upload is None or upload.content is not None:
             return web.Response(status=404)

@@ -296,6 +296,25 @@ async def test_a_wrong_token_and_somebody_else_s_message_are_refused(slack: Slac
         await client.auth_test()
 
 
+async def test_only_a_message_of_ours_that_is_no_open_stream_can_be_deleted(
+    slack: SlackTwin, client: AsyncWebClient
+) -> None:
+    said = await slack.say("http://127.0.0.1:9/", "mine", kinds=())
+    with pytest.raises(SlackApiError, match="cant_delete_message"):
+        await client.chat_delete(channel=CHANNEL, ts=said.ts)
+    begun = await client.api_call(
+        "chat.startStream",
+        json={"channel": CHANNEL, "thread_ts": said.ts, "recipient_team_id": "T", "recipient_user_id": "U"},
+    )
+    with pytest.raises(SlackApiError, match="streaming_state_conflict"):
+        await client.chat_delete(channel=CHANNEL, ts=begun["ts"])
+    await client.api_call("chat.stopStream", json={"channel": CHANNEL, "ts": begun["ts"]})
+    await client.chat_delete(channel=CHANNEL, ts=begun["ts"])
+    assert [one.ts for one in slack.messages] == [said.ts]
+    with pytest.raises(SlackApiError, match="message_not_found"):
+        await client.chat_delete(channel=CHANNEL, ts=begun["ts"])
+
+
 async def test_faults_come_in_their_order_and_a_lost_answer_took_effect(
     slack: SlackTwin, client: AsyncWebClient
 ) -> None:

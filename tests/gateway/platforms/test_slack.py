@@ -32,6 +32,8 @@ from gateway.platforms.slack import (
     TEXT_LIMIT,
     Adapter,
     Settings,
+    _first,
+    _fitting,
 )
 from tests.harness.slack_twin import SIGNING_SECRET, TEAM, sign
 
@@ -405,12 +407,13 @@ def test_the_same_channel_in_two_workspaces_is_two_conversations() -> None:
     assert first.conversation.id != second.conversation.id
 
 
-def test_another_workspace_than_the_one_that_is_set_is_refused() -> None:
+def test_another_workspace_than_the_one_that_is_set_is_not_heard() -> None:
+    """It is Slack's, so that Slack need not send it again."""
     assert parse(message(), team_id=TEAM)
-    with pytest.raises(Unauthorized, match="team_id"):
-        parse({**message(), "team_id": "T0TEAM2"}, team_id=TEAM)
-    with pytest.raises(Unauthorized, match="team_id"):
-        parse(b"command=%2Fx&team_id=T9&channel_id=C1&user_id=U1", FORM, team_id=TEAM)
+    assert parse({**message(), "team_id": "T0TEAM2"}, team_id=TEAM) == []
+    assert parse(b"command=%2Fx&team_id=T9&channel_id=C1&user_id=U1", FORM, team_id=TEAM) == []
+    pressed = {"type": "block_actions", "team": {"id": "T9"}, "actions": [{"action_id": "deskmate:0"}]}
+    assert parse(f"payload={json.dumps(pressed)}".encode(), FORM, team_id=TEAM) == []
     with pytest.raises(Malformed, match="team"):
         parse({**message(), "team_id": None}, team_id=TEAM)
 
@@ -711,6 +714,23 @@ def test_buttons_stand_below_the_text_of_the_last_part() -> None:
     }  # fmt: skip
     assert last.fallback
     assert "blocks" not in last.fallback
+
+
+def test_there_are_no_more_buttons_than_slack_takes() -> None:
+    buttons = tuple(Button(f"b{number}", f"skill approve {number}") for number in range(30))
+    [part] = Adapter.render(cast("Adapter", None), Outbound("Which?", buttons=buttons))
+    assert len(part.payload["blocks"][-1]["elements"]) == Adapter.capabilities.buttons == 25
+
+
+@given(
+    st.lists(
+        st.sampled_from(["word ", "\n", "\n\n", "| a | b |\n| --- | --- |\n", "```\n", "**b** & <", "- x\n", "好"])
+    )
+)
+@examples(max_examples=60, deadline=None)
+def test_what_grows_is_the_first_part_of_the_whole(pieces: list[str]) -> None:
+    markdown = "".join(pieces) * 200
+    assert next(iter(_fitting(markdown, TEXT_LIMIT)), None) == _first(markdown)
 
 
 def test_slack_s_own_models_take_our_blocks() -> None:

@@ -32,6 +32,7 @@ from gateway.platforms import (
     StepLine,
 )
 from gateway.platforms.slack import Adapter, Settings
+from gateway.wire import may_open
 from tests.harness.faults import Fault
 from tests.harness.slack_twin import (
     BOT_ID,
@@ -408,7 +409,7 @@ async def test_nobody_else_is_even_visited(slack: SlackTwin, adapter: Adapter) -
 @pytest.mark.parametrize("host", ["files.slack.com", "team-x.slack.com", "slack.com", "files-origin.slack-files.com"])
 def test_slacks_own_hosts_are_taken(host: str) -> None:
     adapter = connect("https://slack.com/api", cast("Any", None))
-    assert adapter._file_url(f"https://{host}/files-pri/T1-F1/download/x.csv").host == host
+    assert may_open(f"https://{host}/files-pri/T1-F1/download/x.csv", "Slack", adapter._file_places).host == host
 
 
 async def test_a_file_that_slack_only_announces_is_told_as_such(adapter: Adapter) -> None:
@@ -514,7 +515,7 @@ async def test_steps_are_never_streamed(slack: SlackTwin, adapter: Adapter) -> N
     assert slack.calls == ["chat.postMessage"]
 
 
-@pytest.mark.parametrize("error", ["unknown_method", "missing_scope", "not_allowed", "invalid_arguments"])
+@pytest.mark.parametrize("error", ["unknown_method", "missing_scope", "not_allowed_token_type"])
 async def test_a_workspace_without_streams_gets_a_post_and_is_not_asked_again(
     slack: SlackTwin, adapter: Adapter, error: str
 ) -> None:
@@ -524,6 +525,35 @@ async def test_a_workspace_without_streams_gets_a_post_and_is_not_asked_again(
         assert (await adapter.show(to, growing("Hello"), KEY, None)).kind == "ok"
     assert slack.calls == ["chat.startStream", "chat.postMessage", "chat.postMessage"]
     assert {one.key for one in slack.taken} == {KEY}
+
+
+@pytest.mark.parametrize(
+    "error", ["invalid_arguments", "channel_type_not_supported", "msg_too_long", "thread_not_found"]
+)
+async def test_a_stream_that_is_refused_once_is_begun_the_next_time(
+    slack: SlackTwin, adapter: Adapter, error: str
+) -> None:
+    slack.next(on="chat.startStream", error=error)
+    to = assistant(slack)
+    for _ in range(2):
+        assert (await adapter.show(to, growing("Hello"), KEY, None)).kind == "ok"
+    assert slack.calls == ["chat.startStream", "chat.postMessage", "chat.startStream"]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_growing_message_can_be_taken_back(slack: SlackTwin, adapter: Adapter, *, streams: bool) -> None:
+    to = assistant(slack) if streams else thread(slack)
+    shown = await adapter.show(to, growing("Hello"), KEY, None)
+    assert shown.sent
+    if streams:
+        assert (await adapter.delete(to, shown.sent)).kind == "transient"  # Slack lets nobody touch an open one
+        slack.next(on="chat.update", error="msg_too_long")
+        assert (await adapter.edit(to, shown.sent, text("Hello"))).kind == "too_long"
+    assert (await adapter.delete(to, shown.sent)).kind == "ok"
+    assert answers(slack) == []
+    assert (await adapter.delete(to, shown.sent)).kind == "target_gone"
+    slack.next(on="chat.delete", close=True)
+    assert (await adapter.delete(to, shown.sent)).kind == "transient"
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -794,6 +824,11 @@ async def test_a_file_is_brought_and_posted_where_it_belongs(slack: SlackTwin, h
     assert outcome.sent == Sent(message.files[0])
     assert (await adapter.send(DM, out(), KEY)).kind == "ok"
     assert slack.messages[-1].thread_ts is None
+
+
+async def test_bytes_may_take_longer_than_words(slack: SlackTwin, http: aiohttp.ClientSession) -> None:
+    slack.upload_s = 0.6
+    assert (await connect(slack.url, http, Kept(f1=b"1;2\n"), timeout_s=0.3).send(DM, out(), KEY)).kind == "ok"
 
 
 async def test_a_file_that_is_not_kept_any_more_is_told_as_such(slack: SlackTwin, http: aiohttp.ClientSession) -> None:
