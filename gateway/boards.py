@@ -17,18 +17,17 @@ KEEP_MS: Final = 3_600_000
 
 State = Literal["empty", "growing", "whole", "served", "closed"]
 _STATES: Final[dict[bytes, State]] = {one.encode(): one for one in get_args(State)}
-_FIELDS: Final = ("state", "text", "above", "first_ms", "last_ms")
 
+_HERE: Final = GO_ON_WHEN_FULL + "local board = KEYS[1] .. ':c:' .. ARGV[1] .. ':board:' .. ARGV[2]\n"
 _BOARD: Final = (
-    GO_ON_WHEN_FULL
+    _HERE
     + """
-    local board = KEYS[1] .. ':c:' .. ARGV[1] .. ':board:' .. ARGV[2]
     redis.call('HSETNX', board, 'state', 'empty')
     redis.call('PEXPIRE', board, ARGV[3])
     local state = redis.call('HGET', board, 'state')
     """
 )
-_SHOWN: Final = f"return redis.call('HMGET', board, '{"', '".join(_FIELDS)}')"
+_SHOWN: Final = "return redis.call('HMGET', board, 'state', 'text', 'above', 'first_ms', 'last_ms')"
 
 WRITE = Script(
     "board write",
@@ -64,17 +63,17 @@ CLOSE = Script(
 )
 CLAIM = Script(
     "board claim",
-    GO_ON_WHEN_FULL
+    _HERE
     + """
-    local board = KEYS[1] .. ':c:' .. ARGV[1] .. ':board:' .. ARGV[2]
     local holder = redis.call('HGET', board, 'holder')
-    if holder and ARGV[5] == 'free' then redis.call('DEL', board) end
-    if holder or ARGV[5] == 'free' then return holder end
-    redis.call('HSET', board, 'holder', ARGV[4])
-    redis.call('PEXPIRE', board, ARGV[3])
-    return false
+    if not holder then
+        redis.call('HSET', board, 'holder', ARGV[4])
+        redis.call('PEXPIRE', board, ARGV[3])
+    end
+    return holder
     """,
 )
+FREE = Script("board free", _HERE + "return redis.call('DEL', board)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class Board:
 
 
 class Boards:
-    """All boards. One a process. Every method but the last gives the board as it is then, and raises `Unreachable`."""
+    """All boards. One a process. Each method raises `Unreachable`; those that give a board give it as it is then."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -104,46 +103,39 @@ class Boards:
     async def read(self, conversation: str, board: str) -> Board:
         with reading():
             key = self._store.layout.key(conversation, f"board:{board}")
-            return _board(await self._store.redis.hmget(key, _FIELDS))
+            return _board(await self._store.redis.hmget(key, "state", "text", "above", "first_ms", "last_ms"))
 
     async def write(self, conversation: str, board: str, text: str, *, whole: bool) -> Board:
         """Put the text there, whole or growing. A whole one stays as it is, and on a closed board nothing is written."""
-        return await self._run(WRITE, conversation, board, "whole" if whole else "growing", text)
+        return _board(await self._run(WRITE, conversation, board, "whole" if whole else "growing", text))
 
     async def write_above(self, conversation: str, board: str, text: str) -> Board:
         """Put it above the text. It is there if the board says so: not where its text is whole, or it is closed."""
-        return await self._run(WRITE, conversation, board, "above", text)
+        return _board(await self._run(WRITE, conversation, board, "above", text))
 
     async def take(self, conversation: str, board: str, at_ms: int) -> Board:
         """The platform came for it: what it is shown. A whole text is served with that."""
-        return await self._run(TAKE, conversation, board, at_ms)
+        return _board(await self._run(TAKE, conversation, board, at_ms))
 
     async def close(self, conversation: str, board: str, text: str = "", *, even_whole: bool = False) -> Board:
         """No text is written any more, and `text` takes the place of what grew. A served one stays; so does a whole one
         that is still to be served, unless it goes another way.
         """
-        return await self._run(CLOSE, conversation, board, "whole" if even_whole else "", text)
+        return _board(await self._run(CLOSE, conversation, board, "whole" if even_whole else "", text))
 
     async def claim(self, conversation: str, what: str, holder: str) -> str:
-        """Who had claimed it before, for an hour; empty: it is this holder's from now on. Raises `Unreachable`."""
-        return await self._claimed(conversation, what, holder, "")
+        """Who has claimed it within the last hour; empty: nobody, and it is this holder's from now on."""
+        return (await self._run(CLAIM, conversation, what, holder) or b"").decode()
 
     async def free(self, conversation: str, what: str) -> None:
-        """The claim was not used. Raises `Unreachable`."""
-        await self._claimed(conversation, what, "", "free")
+        """What was claimed was not used."""
+        await self._run(FREE, conversation, what)
 
-    async def _claimed(self, conversation: str, what: str, holder: str, how: str) -> str:
+    async def _run(self, script: Script, conversation: str, board: str, *given: Any) -> Any:
         root = self._store.layout.root_of(conversation)
-        found: Any = await self._store.run(CLAIM, root, conversation, what, KEEP_MS, holder, how)
-        return (found or b"").decode()
-
-    async def _run(self, script: Script, conversation: str, board: str, *given: Any) -> Board:
-        root = self._store.layout.root_of(conversation)
-        return _board(await self._store.run(script, root, conversation, board, KEEP_MS, *given))
+        return await self._store.run(script, root, conversation, board, KEEP_MS, *given)
 
 
 def _board(found: Sequence[Any]) -> Board:
     state, text, above, first_ms, last_ms = (one or b"" for one in found)
-    return Board(
-        _STATES.get(state, "empty"), text.decode(), above.decode(), int(first_ms or 0), int(last_ms or 0)
-    )
+    return Board(_STATES.get(state, "empty"), text.decode(), above.decode(), int(first_ms or 0), int(last_ms or 0))

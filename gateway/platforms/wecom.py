@@ -4,14 +4,16 @@ A bot is called for what people say and can answer in two ways. What it answers 
 for its text about once a second, for six minutes. And the call's `response_url` takes one message, within an hour.
 Beyond these a bot can say nothing. An app is told what people say to it alone, and sends by the API.
 
-So a reply is the text of the stream. What is said before it, while its turn goes on, stands above it, and a card with
-buttons comes along at the end. A second part, or a reply that took too long, goes by `response_url`.
+So a reply is the text of the stream, and is sent once WeCom has come for it. What is said before it, while its turn goes
+on, stands above it, and a card with buttons comes along at the end. A second part, or a reply that WeCom does not come
+for, goes by `response_url`.
 
 A conversation is a group, or a person: its key's channel is the group's `chatid`, or `user:` and the person's id.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -82,6 +84,8 @@ STREAM_MS: Final = 360_000
 """WeCom comes for a stream's text for so long, from the person's message on."""
 SILENCE_MS: Final = 30_000
 """If it has not come for so long, it will not come again: nobody knows what it does after a call that failed."""
+LOOK_S: Final = 0.1
+"""How often we look whether it has come."""
 RESPONSE_MS: Final = 3_600_000
 """A `response_url` lasts so long."""
 DOWNLOAD_S: Final = 30.0
@@ -173,6 +177,7 @@ class Adapter(Plain):
         self._http = outside.http
         self._boards = outside.boards
         self._crypt = Crypt(settings.token.get_secret_value(), settings.encoding_aes_key.get_secret_value())
+        self._later = _dumped({"content": settings.later_text})
         self._is_app = settings.agent_id is not None
         self._base = URL(settings.api_base)
         self._token, self._token_until_s = "", 0.0
@@ -233,7 +238,7 @@ class Adapter(Plain):
         return parts
 
     def stream(self, to: Address) -> Stream:
-        return Stream("passing", interval_s=0.5) if to.handle and _stream(to) else Stream()
+        return Stream("passing", interval_s=0.5) if _stream(to) and not _is_over(to) else Stream()
 
     # outside
 
@@ -244,47 +249,40 @@ class Adapter(Plain):
         if "card" in payload:
             payload = {**payload, "card": {**payload["card"], "task_id": key}}
         try:
-            if (stream := _stream(to)) and await self._put(to, stream, payload, key):
-                return Outcome("ok", Sent(stream))
+            if (stream := _stream(to)) and (outcome := await self._put(to, stream, payload)):
+                return outcome
+            if not to.handle and await self._put_above(to, payload, key):
+                return Outcome("ok", Sent(key))
             return await self._respond(to, payload["content"], key)
         except Unreachable as error:  # what is written once more is the same
             return Outcome("transient", detail=str(error))
 
-    async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
-        del to, sent, part
-        return Outcome("rejected", detail="WeCom lets nobody change a message")
-
     async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
         del key, sent
         stream = _stream(to)
-        if not to.handle or not stream or not growing.markdown:
+        if not stream or not growing.markdown or _is_over(to):
             return Outcome("ok")
         text = _dumped(self.render(Outbound(growing.markdown))[0].payload)
         try:
-            is_open = await self._boards.write(to.conversation.id, stream, text, whole=False)
+            board = await self._boards.write(to.conversation.id, stream, text, whole=False)
         except Unreachable as error:
             return Outcome("transient", detail=str(error))
-        return Outcome("ok") if is_open else Outcome("target_gone", detail="the stream has ended")
+        return Outcome("target_gone", detail="the stream has ended") if board.state == "closed" else Outcome("ok")
 
     async def pulled(self, event: Event, *, is_idle: bool) -> HttpReply:
         conversation, stream = event.conversation.id, event.extra["stream"]
-        began_ms, _ = await self._pulls(conversation, stream, event.at_ms)
-        await self._boards.write(conversation, f"{stream}-pulls", f"{began_ms} {event.at_ms}", whole=True)
-        is_late = event.at_ms - began_ms >= self._settings.stream_s * 1000
-        if is_late or is_idle:
-            await self._boards.close(conversation, stream)  # unless its text is whole
-        board = await self._boards.read(conversation, stream)
-        shown: dict[str, Any] = json.loads(board.text) if board.text else {}
-        above = await self._above(conversation, stream)
+        board = await self._boards.take(conversation, stream, event.at_ms)
+        is_late = event.at_ms - board.first_ms >= self._settings.stream_s * 1000
+        if not board.is_over and (is_late or is_idle):
+            board = await self._boards.close(conversation, stream, self._later if is_late else "")
+        above, shown = objects_of(json.loads(board.above or "[]")), object_of(json.loads(board.text or "{}"))
         text = shown.get("content", "")
-        if board.is_closed and is_late:
-            text = self._settings.later_text
-        elif not text and not (board.is_closed and above):
-            text = self._settings.idle_text if board.is_closed else self._settings.waiting_text
-        content = _SEAM.join([*(one["content"] for one in above), *([text] if text else [])])
-        is_over = board.is_whole or board.is_closed
-        answer: dict[str, Any] = {"msgtype": "stream", "stream": {"id": stream, "finish": is_over, "content": content}}
-        if is_over and (card := next((one["card"] for one in [*above, shown] if "card" in one), None)):
+        if not text and not (board.is_over and above):
+            text = self._settings.idle_text if board.is_over else self._settings.waiting_text
+        content = _SEAM.join(one for one in [*(one["content"] for one in above), text] if one)
+        stream_now = {"id": stream, "finish": board.is_over, "content": content}
+        answer: dict[str, Any] = {"msgtype": "stream", "stream": stream_now}
+        if board.is_over and (card := next((one["card"] for one in [*above, shown] if "card" in one), None)):
             answer |= {"msgtype": "stream_with_template_card", "template_card": card}
         return self._answer(event, answer)
 
@@ -375,7 +373,8 @@ class Adapter(Plain):
                 text=text if direct else self._without_mention(text),
                 quoted=quoted,
                 attachments=attachments + of_quoted,
-                reply_handle=ReplyHandle("stream", {}, at_ms + STREAM_MS),
+                # Whoever has it ends the stream. It is in `extra` as well: for what stands above, and for our answer.
+                reply_handle=ReplyHandle("stream", {"stream": extra["stream"]}, at_ms + STREAM_MS),
                 **common,
             )
         ]
@@ -432,53 +431,58 @@ class Adapter(Plain):
         whole = {"encrypt": encrypted, "msgsignature": signature, "timestamp": int(stamp), "nonce": nonce}
         return HttpReply(body=json.dumps(whole).encode())
 
-    async def _put(self, to: Address, stream: str, payload: Mapping[str, Any], key: str) -> bool:
-        """On the stream: the reply, for which there is a handle, or what stands above it. False: it is too late, or
-        there is no room.
+    async def _put(self, to: Address, stream: str, payload: Mapping[str, Any]) -> Outcome | None:
+        """On the stream: sent when WeCom has come for the whole of it. None: it does not come any more, and will not see
+        this if it comes after all.
         """
         conversation = to.conversation.id
-        if to.handle:
-            _, last_ms = await self._pulls(conversation, stream, to.extra["at_ms"])
-            is_watched = last_ms + SILENCE_MS > time.time() * 1000
-            return is_watched and await self._boards.write(conversation, stream, _dumped(payload), whole=True)
         board = await self._boards.read(conversation, stream)
-        above = [one for one in await self._above(conversation, stream) if one["key"] != key]
-        above.append({**payload, "key": key})
-        if board.is_whole or sum(utf8(one["content"] + _SEAM) for one in above) > ABOVE_LIMIT:
+        came_ms = board.last_ms or to.extra["at_ms"]
+        if came_ms + SILENCE_MS <= time.time() * 1000 or _is_over(to):
+            board = await self._boards.close(conversation, stream, self._later, even_whole=True)
+        else:
+            board = await self._boards.write(conversation, stream, _dumped(payload), whole=True)
+        until_s = time.monotonic() + self._settings.timeout_s
+        while not board.is_over and time.monotonic() < until_s:
+            await asyncio.sleep(LOOK_S)
+            board = await self._boards.read(conversation, stream)
+        if board.state == "closed":
+            return None
+        if board.state == "served":
+            return Outcome("ok", Sent(stream))
+        return Outcome("transient", retry_after_s=1.0, detail="WeCom has not come for it yet")
+
+    async def _put_above(self, to: Address, payload: Mapping[str, Any], key: str) -> bool:
+        """Above the reply. False: there is none to come, or no room."""
+        stream = text_of(to.extra.get("stream"))
+        if not stream or _is_over(to):
             return False
-        await self._boards.write(conversation, f"{stream}-above", _dumped(above), whole=True)
-        board = await self._boards.read(conversation, stream)
-        return not board.is_closed  # whoever closes it from now on sees what was written
-
-    async def _above(self, conversation: str, stream: str) -> list[dict[str, Any]]:
-        return objects_of(json.loads((await self._boards.read(conversation, f"{stream}-above")).text or "[]"))
-
-    async def _pulls(self, conversation: str, stream: str, at_ms: int) -> list[int]:
-        """When WeCom came for this stream first and last, as a board of its own holds it; `at_ms` if it never did."""
-        known = (await self._boards.read(conversation, f"{stream}-pulls")).text
-        return [int(one) for one in known.split()] or [at_ms, at_ms]
+        board = await self._boards.read(to.conversation.id, stream)
+        above = [one for one in objects_of(json.loads(board.above or "[]")) if one["key"] != key]
+        above.append({**payload, "key": key})
+        if sum(utf8(one["content"] + _SEAM) for one in above) > ABOVE_LIMIT:
+            return False
+        text = _dumped(above)
+        return (await self._boards.write_above(to.conversation.id, stream, text)).above == text
 
     async def _respond(self, to: Address, content: str, key: str) -> Outcome:
-        """By `response_url`, which takes one message. A board remembers whose that is: who tries again, and is told that
-        it was used, has used it.
-        """
+        """By `response_url`, which takes one message: who tries again, and is told that it was used, has used it."""
         url = text_of(to.extra.get("response_url"))
         if not url:
             return Outcome("target_gone", detail="nothing is left to answer by: no stream, and no response_url came")
         if to.extra["at_ms"] + RESPONSE_MS <= time.time() * 1000:
             return Outcome("target_gone", detail="nothing is left to answer by: response_url lasts for an hour")
-        conversation, board = to.conversation.id, f"url-{hashlib.sha256(url.encode()).hexdigest()[:32]}"
-        user = (await self._boards.read(conversation, board)).text
-        if user and user != key:
+        claimed = f"url-{hashlib.sha256(url.encode()).hexdigest()[:32]}"
+        holder = await self._boards.claim(to.conversation.id, claimed, key)
+        if holder not in {"", key}:
             return Outcome("target_gone", detail="nothing is left to answer by: response_url takes one message")
-        await self._boards.write(conversation, board, key, whole=True)
         body = {"msgtype": "markdown", "markdown": {"content": content}}
         outcome, _ = await self._post("response_url", URL(url, encoded=True), body)
-        if outcome.kind in {"rate_limited", "transient", "too_long"}:
-            await self._boards.write(conversation, board, "", whole=True)
-        elif outcome.kind == "rejected" and user:
+        if outcome.kind == "ok" or (outcome.kind == "rejected" and holder):
             return Outcome("ok", Sent(key))
-        return Outcome("ok", Sent(key)) if outcome.kind == "ok" else outcome
+        if outcome.kind in {"rate_limited", "transient", "too_long"} and not holder:
+            await self._boards.free(to.conversation.id, claimed)
+        return outcome
 
     async def _send_to_user(self, to: Address, part: Part) -> Outcome:
         """From an app."""
@@ -652,9 +656,13 @@ def _item(kind: str, item: Mapping[str, Any]) -> tuple[str, tuple[Attachment, ..
 
 
 def _stream(to: Address) -> str:
-    """The stream of what is answered, while WeCom comes for it."""
-    is_over = to.extra.get("at_ms", 0) + STREAM_MS <= time.time() * 1000
-    return "" if is_over else text_of(to.extra.get("stream"))
+    """The stream that a reply goes to. What is said before the reply has no handle, but stands on the same stream."""
+    return text_of(to.handle.data.get("stream")) if to.handle else ""
+
+
+def _is_over(to: Address) -> bool:
+    """Whether WeCom comes for no stream of this message any more."""
+    return to.extra.get("at_ms", 0) + STREAM_MS <= time.time() * 1000
 
 
 def _dumped(value: Any) -> str:

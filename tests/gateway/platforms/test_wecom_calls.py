@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 from pydantic import SecretStr
 from wechatpy.enterprise import WeChatClient
 
-from gateway.boards import Boards
+from gateway.boards import Board, Boards
 from gateway.events import Attachment, Event
 from gateway.feed import Feed
 from gateway.files import Files
@@ -95,11 +95,37 @@ class World:
     async def asked_long_ago(self) -> Address:
         """Half an hour ago: its stream is over, its `response_url` is not."""
         _, to = await self.asked()
-        return replace(to, handle=None, extra={**to.extra, "at_ms": to.extra["at_ms"] - 1_800_000})
+        return replace(aged(to, 1_800_000), handle=None)
 
     async def heard(self, said: Said) -> tuple[Said, Address]:
         event = self.events[-1]
         return said, Address(event.conversation, event.extra, event.reply_handle)
+
+    async def come(self) -> None:
+        """WeCom has come for the stream of what was asked."""
+        while not (await self.board()).last_ms:
+            await asyncio.sleep(0.01)
+
+    async def written(self) -> None:
+        while (await self.board()).state != "whole":
+            await asyncio.sleep(0.01)
+
+    async def board(self) -> Board:
+        asked = self.events[-1]
+        return await Boards(self.store).read(asked.conversation.id, asked.extra["stream"])
+
+    async def pull(self, later_ms: int = 0) -> Any:
+        """What WeCom is shown that comes for the stream of what was asked."""
+        asked = self.events[-1]
+        pull = replace(asked, kind="pull", at_ms=asked.at_ms + later_ms)
+        answer = await self.adapter.pulled(pull, is_idle=self.is_idle)
+        return json.loads(self.wecom._crypto.decrypt(json.loads(answer.body)["encrypt"], ""))["stream"]
+
+    async def silence(self, to: Address, ms: int) -> None:
+        """WeCom has not come for so long."""
+        key = self.store.layout.key(to.conversation.id, f"board:{to.extra['stream']}")
+        if last_ms := (await self.board()).last_ms:
+            await self.store.redis.hset(key, "last_ms", str(last_ms - ms))
 
     def part(self, markdown: str, *buttons: Button) -> Part:
         return self.adapter.render(Outbound(markdown, buttons=buttons))[0]
@@ -107,6 +133,11 @@ class World:
     @property
     def texts(self) -> list[tuple[str, str]]:
         return [(post.kind, post.text) for post in self.wecom.posts]
+
+
+def aged(to: Address, ms: int) -> Address:
+    """The same, asked so long ago."""
+    return replace(to, extra={**to.extra, "at_ms": to.extra["at_ms"] - ms})
 
 
 @pytest.fixture
@@ -164,10 +195,7 @@ async def test_a_growing_answer_is_shown_and_its_reply_takes_its_place(world: Wo
 
 async def test_nothing_grows_where_there_is_no_stream(world: World) -> None:
     _, to = await world.asked()
-    for other in (
-        replace(to, handle=None),
-        replace(to, extra={**to.extra, "at_ms": to.extra["at_ms"] - 360_000}),
-    ):
+    for other in (replace(to, handle=None), aged(to, 360_000)):
         assert world.adapter.stream(other).kind == "none"
         assert (await world.adapter.show(other, Growing("a", (), "a"), KEY, None)).kind == "ok"
     await asyncio.sleep(0.05)
@@ -221,19 +249,61 @@ async def test_past_wecom_s_time_nobody_writes_on_the_stream(world: World) -> No
     assert said.id == world.wecom.posts[-1].said
 
 
-@pytest.mark.parametrize("comes", [True, False])
-async def test_a_stream_that_wecom_does_not_come_for_is_no_place_for_a_reply(world: World, *, comes: bool) -> None:
-    """As after a gateway that was away for a moment, if WeCom takes that for the end."""
-    world.wecom._poll_s = 0.02 if comes else 60.0
-    said, to = await world.asked()
-    pulls = f"{to.extra['stream']}-pulls"
-    while comes and not (await Boards(world.store).read(to.conversation.id, pulls)).text:
-        await asyncio.sleep(0.01)
-    long_ago = replace(to, extra={**to.extra, "at_ms": to.extra["at_ms"] - 40_000})
-    assert (await world.adapter.send(long_ago, world.part("Hello"), KEY)).kind == "ok"
-    if comes:
-        await world.wecom.reply_to(said)
-    assert world.texts == ([("stream", "Hello")] if comes else [("stream", "…"), ("response", "Hello")])
+async def test_a_reply_is_sent_when_wecom_has_come_for_the_whole_of_it(world: World) -> None:
+    _, to = await world.asked()
+    await world.come()
+    world.wecom._poll_s = 60.0
+    world.settings = {"timeout_s": 0.05}
+    await asyncio.sleep(0.05)
+    outcome = await world.adapter.send(to, world.part("Hello"), KEY)
+    assert (outcome.kind, outcome.retry_after_s) == ("transient", 1.0)
+    world.settings = {}
+    sending = asyncio.create_task(world.adapter.send(to, world.part("Hello"), KEY))
+    assert (await world.pull())["finish"]
+    assert (await sending).kind == "ok"
+    assert (await world.adapter.send(to, world.part("Hello"), KEY)).kind == "ok", "whoever tries again has sent it"
+    assert (await world.adapter.send(aged(to, 600_000), world.part("Hello"), KEY)).kind == "ok"
+    assert world.wecom.calls == []
+
+
+@pytest.mark.parametrize("came", [True, False])
+async def test_a_reply_that_wecom_does_not_come_for_goes_by_response_url_and_is_seen_once(
+    world: World, *, came: bool
+) -> None:
+    """It never came for that stream, or came once and not again."""
+    world.settings = {"timeout_s": 0.05}
+    world.wecom._poll_s = 0.02 if came else 60.0
+    _, to = await world.asked()
+    if came:
+        await world.come()
+        world.wecom._poll_s = 60.0
+        await asyncio.sleep(0.05)
+    for _ in range(2):
+        assert (await world.adapter.send(to, world.part("Hello"), KEY)).kind == "transient"
+    assert ("response", "Hello") not in world.texts
+    await world.silence(to, 31_000)
+    assert (await world.adapter.send(aged(to, 31_000), world.part("Hello"), KEY)).kind == "ok"
+    assert (await world.adapter.send(aged(to, 31_000), world.part("Hello"), KEY)).kind == "ok", (
+        "it has used the address"
+    )
+    assert [text for kind, text in world.texts if kind == "response"] == ["Hello"]
+    assert await world.pull() == {"id": to.extra["stream"], "finish": True, "content": LATER}
+
+
+async def test_who_has_used_the_address_is_known_for_its_hour(world: World) -> None:
+    rest = await world.asked_long_ago()
+    assert (await world.adapter.send(rest, world.part("two"), "k2")).kind == "ok"
+    [key] = [
+        one async for one in world.store.redis.scan_iter(world.store.layout.key(rest.conversation.id, "board:url-*"))
+    ]
+    assert await world.store.redis.pttl(key) > 3_500_000
+
+
+async def test_of_two_who_would_use_the_address_at_once_one_does(world: World) -> None:
+    rest = await world.asked_long_ago()
+    outcomes = await asyncio.gather(*(world.adapter.send(rest, world.part(key), key) for key in ("k2", "k3")))
+    assert sorted(one.kind for one in outcomes) == ["ok", "target_gone"]
+    assert world.wecom.calls == ["response"]
 
 
 async def test_a_stream_of_a_conversation_with_nothing_to_do_ends(world: World) -> None:
@@ -256,13 +326,12 @@ async def test_a_whole_answer_is_given_however_late_or_idle(world: World) -> Non
     world.settings, world.is_idle = {"stream_s": 0.001}, True
     _, to = await world.asked()
     world.wecom._polling[world.wecom.posts[0].id].cancel()  # it comes when the answer is there
-    await world.adapter.send(to, world.part("whole"), KEY)
-    pull = replace(world.events[0], kind="pull", extra={**to.extra, "stream": world.wecom.posts[0].id})
+    sending = asyncio.create_task(world.adapter.send(to, world.part("whole"), KEY))
+    await world.written()
     for later_ms in (0, 400_000):
-        answer = await world.adapter.pulled(replace(pull, at_ms=pull.at_ms + later_ms), is_idle=True)
-        assert answer.body
-        board = await Boards(world.store).read(to.conversation.id, world.wecom.posts[0].id)
-        assert (board.is_whole, board.is_closed) == (True, False)
+        shown = await world.pull(later_ms)
+        assert shown == {"id": to.extra["stream"], "finish": True, "content": "whole"}
+    assert (await sending).kind == "ok"
 
 
 async def test_two_gateways_and_workers_share_the_stream(world: World, redis_url: str) -> None:
