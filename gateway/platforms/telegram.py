@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
@@ -16,14 +15,14 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Final
 
-import aiohttp
 from pydantic import Field, SecretStr, field_validator
 from yarl import URL
 
 from config.settings import Connection, Secret, WebAddress
 from gateway.commands import names
 from gateway.conversation.key import ConversationKey, key_of
-from gateway.events import Actor, Attachment, Event
+from gateway.events import Actor, Attachment, Event, kind_of
+from gateway.files import FILE_MAX_BYTES
 from gateway.phrases import LANGUAGES, say
 from gateway.platforms import (
     Address,
@@ -47,12 +46,18 @@ from gateway.platforms import (
     Stream,
     Unauthorized,
 )
-from gateway.text.dialect import Entity, EntityKind, Rich, rich
+from gateway.text.dialect import ZERO_WIDTH, Entity, EntityKind, Rich, rich
 from gateway.text.markdown import fitting, split, utf16
 from gateway.wire import (
-    RETRY_AFTER_MAX_S,
+    DOWNLOAD_S,
+    UPLOAD_S,
     Answer,
+    by_status,
     call,
+    dumped,
+    file_of,
+    form,
+    harmless,
     media_type,
     object_of,
     objects_of,
@@ -61,6 +66,7 @@ from gateway.wire import (
     read_json,
     size_of,
     text_of,
+    waits,
 )
 
 PROOF: Final = "X-Telegram-Bot-Api-Secret-Token"
@@ -72,10 +78,8 @@ ENTITIES_MAX: Final = 100
 """Of a message; Telegram passes over what is more, and a link would lose its address."""
 ENTITIES_READ: Final = 1_000
 """How many of what comes in are looked at; Telegram sends far fewer."""
-FILE_MAX_BYTES: Final = 50_000_000
-PHOTO_MAX_BYTES: Final = 10_000_000
-DOWNLOAD_S: Final = 30.0
-"""The longest that one file may take."""
+SEND_MAX_BYTES: Final = min(50_000_000, FILE_MAX_BYTES)
+"""Of a file. Telegram takes pictures as photos up to 10 MB."""
 UPDATES: Final = ("message", "edited_message", "callback_query")
 """What we ask Telegram to send."""
 ANSWERS: Final = "answers"
@@ -87,9 +91,6 @@ _TOKEN: Final = re.compile(r"([0-9]{1,16}):[A-Za-z0-9_-]{1,128}", re.ASCII)
 _CALL: Final = re.compile(r"(?<![A-Za-z0-9_])@(?=\w)")
 """What Telegram would make a mention of: it tells the person, wherever the text came from."""
 _COMMAND: Final = re.compile(r"/([^\s@]+)(?:@(\S*))?(.*)", re.DOTALL)
-_UNFIT: Final = re.compile(r'[\x00-\x1f\x7f"\\/]')
-"""What a file's name may not hold in a form."""
-_MIME: Final = re.compile(r"[a-z0-9.+-]+/[a-z0-9.+-]+", re.ASCII)
 
 _FILES: Final = ("animation", "document", "video", "audio")  # an animation comes as a document, too
 _UNREAD: Final = (
@@ -113,24 +114,13 @@ _MEANINGS: Final[tuple[tuple[OutcomeKind, re.Pattern[str]], ...]] = (
     (
         "target_gone",
         re.compile(
-            r"(?:chat|user|thread|message to edit) not found|peer_id_invalid|message_id_invalid|channel_private"
+            r"(?:chat|user|thread|message to (?:edit|delete)) not found|peer_id_invalid|message_id_invalid|channel_private"
             r"|group chat was|topic_(?:closed|deleted|id_invalid)|rights to send|chat_(?:write_forbidden|restricted)"
-            r"|message can't be edited"
+            r"|message can't be (?:edited|deleted)"
         ),
     ),
 )
 """What the description of an error 400 says, in small letters. Telegram has no codes for it."""
-
-
-GUIDE: Final = Guide(
-    steps=(
-        "Write `/newbot` to <https://t.me/BotFather> and put the token that it gives into `$TELEGRAM_BOT_TOKEN`.",
-        "Make a secret, `openssl rand -hex 32`, and put it into `$TELEGRAM_SECRET_TOKEN`.",
-        "Add a connection `{name}`: `platform: telegram`, and the two as `bot_token` and `secret_token`.",
-        "Have Telegram send to `{url}`, which must be HTTPS: `deskmate connect telegram --name {name}` does it then.",
-        "Add the bot to groups. There it sees what is meant for it; as an administrator it sees everything.",
-    ),
-)
 
 
 class Settings(Connection):
@@ -168,6 +158,17 @@ class Settings(Connection):
         return value
 
 
+GUIDE: Final = Guide(
+    steps=(
+        "Write `/newbot` to <https://t.me/BotFather> and put the token that it gives into `$TELEGRAM_BOT_TOKEN`.",
+        "Make a secret, `openssl rand -hex 32`, and put it into `$TELEGRAM_SECRET_TOKEN`.",
+        "Add a connection `{name}`: `platform: telegram`, and the two as `bot_token` and `secret_token`.",
+        "Have Telegram send to `{url}`, which must be HTTPS: `deskmate connect telegram --name {name}` does it then.",
+        "Add the bot to groups. There it sees what is meant for it; as an administrator it sees everything.",
+    ),
+)
+
+
 class Adapter(Plain):
     """One bot."""
 
@@ -176,7 +177,7 @@ class Adapter(Plain):
         limit_unit="utf16",
         columns=40,  # a phone shows about so many
         buttons=8,
-        file_max_bytes=FILE_MAX_BYTES,
+        file_max_bytes=SEND_MAX_BYTES,
         typing_s=5.0,
         pace=(Pace("channel", 1, 1.0), Pace("connection", 30, 1.0)),
     )
@@ -194,6 +195,11 @@ class Adapter(Plain):
         self._methods = URL(settings.api_base) / f"bot{token}"
         self._downloads = URL(settings.api_base) / "file" / f"bot{token}"
 
+    @property
+    def is_ready(self) -> bool:
+        """Without our name no mention, and no command with a name behind it, is known to be ours."""
+        return bool(self._username())
+
     # pure
 
     def verify(self, request: RawRequest, now_s: float) -> None:
@@ -201,10 +207,6 @@ class Adapter(Plain):
         given = one_header(request, PROOF).encode()
         if not hmac.compare_digest(given, self._secret):
             raise Unauthorized(f"{PROOF}: does not match (is secret_token what setWebhook was told?)")
-
-    def handshake(self, request: RawRequest) -> HttpReply | None:
-        del request
-        return None
 
     def parse(self, request: RawRequest, now_s: float) -> list[Event]:
         if media_type(request) != "application/json":
@@ -223,7 +225,7 @@ class Adapter(Plain):
     def render(self, outbound: Outbound) -> list[Part]:
         made = fitting(outbound.markdown, TEXT_LIMIT, _calm_length, _written, _size)
         parts = [
-            Part(_payload(written), {"text": _calm(source)}, outbound.only_for)
+            Part(_payload(written), {"text": calm(source)}, outbound.only_for)
             for source, written in made or [("…", Rich("…"))]
         ]
         if outbound.buttons:
@@ -241,16 +243,17 @@ class Adapter(Plain):
         del key  # Telegram has nothing to know it again by
         if part.file:
             return await self._send_file(to, part.file)
-        return _sent("sendMessage", *await self._call("sendMessage", {**_place(to), **part.payload, **_QUIET}))
+        return await self._post("sendMessage", {**_place(to), **part.payload, **_QUIET})
 
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
-        body = {**_message(to, sent), **part.payload, **_QUIET}
-        outcome, _ = await self._call("editMessageText", body)
-        if outcome.kind == "ambiguous":  # the same edit again does no harm
-            return Outcome("transient", detail=outcome.detail)
+        outcome, _ = await self._ask("editMessageText", {**_message(to, sent), **part.payload, **_QUIET})
         if outcome.kind == "ok" or "message is not modified" in outcome.detail:
             return Outcome("ok", sent)
-        return outcome
+        return harmless(outcome)
+
+    async def delete(self, to: Address, sent: Sent) -> Outcome:
+        outcome, _ = await self._ask("deleteMessage", _message(to, sent))
+        return harmless(outcome)
 
     async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
         parts = self.render(Outbound(growing.markdown))
@@ -258,19 +261,19 @@ class Adapter(Plain):
             return await self.edit(to, sent, parts[0]) if sent else await self.send(to, parts[0], key)
         # A draft is gone by itself, so of a long answer the end is shown. Without a text Telegram shows that we think.
         payload = parts[-1].payload if growing.markdown.strip() else {"text": ""}
-        body = {**_room(to), "draft_id": _draft(key), **payload}
-        outcome, _ = await self._call("sendMessageDraft", body)
+        body = {**_channel(to), "draft_id": _draft(key), **payload}
+        outcome, _ = await self._ask("sendMessageDraft", body)
         return outcome
 
     async def typing(self, to: Address, *, on: bool) -> None:
         if on:
-            await self._call("sendChatAction", {**_room(to), "action": "typing"})
+            await self._ask("sendChatAction", {**_channel(to), "action": "typing"})
 
     async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
         said = str(split(rich(text).text, NOTICE_LIMIT, utf16)[0])
-        await self._call("answerCallbackQuery", {"callback_query_id": text_of(event.extra.get(CALLBACK)), "text": said})
+        await self._ask("answerCallbackQuery", {"callback_query_id": text_of(event.extra.get(CALLBACK)), "text": said})
         if is_settled:
-            await self._call("editMessageReplyMarkup", _message(to, Sent(event.message_id)))
+            await self._ask("editMessageReplyMarkup", _message(to, Sent(event.message_id)))
 
     async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
         """By way of `getFile`, which names a path: the token never leaves for another host."""
@@ -279,7 +282,7 @@ class Adapter(Plain):
             raise NotDownloaded("Telegram gives no file of it")
         if attachment.size_bytes > max_bytes:
             raise NotDownloaded(f"it has {attachment.size_bytes} bytes, allowed are {max_bytes}")
-        outcome, answer = await self._call("getFile", {"file_id": file_id})
+        outcome, answer = await self._ask("getFile", {"file_id": file_id})
         if outcome.kind != "ok":
             raise NotDownloaded(f"Telegram did not give it: {outcome.detail}")
         file = object_of(answer.get("result"))
@@ -288,12 +291,11 @@ class Adapter(Plain):
             raise NotDownloaded("Telegram gave no path that can be downloaded from")
         url = self._downloads / path
         got = await call(self._http, "GET", url, headers={}, timeout_s=DOWNLOAD_S, max_bytes=max_bytes)
-        if isinstance(got, Outcome):
-            raise NotDownloaded(f"Telegram did not give it: {got.detail}")
-        return _file_of(got, size_of(file.get("file_size")) or attachment.size_bytes)
+        size = size_of(file.get("file_size")) or attachment.size_bytes
+        return file_of(got, "Telegram", replace(attachment, size_bytes=size))
 
     async def identity(self) -> Actor:
-        outcome, answer = await self._call("getMe", {})
+        outcome, answer = await self._ask("getMe", {})
         if outcome.kind == "auth_failed":
             raise ConnectionRefused(f"{outcome.detail} (is bot_token what BotFather gave?)")
         if outcome.kind != "ok":
@@ -434,43 +436,56 @@ class Adapter(Plain):
 
     async def _send_file(self, to: Address, file: Attachment) -> Outcome:
         try:
-            content = await self._files.read(file.fetch, FILE_MAX_BYTES)
+            content = await self._files.read(file.fetch, SEND_MAX_BYTES)
         except NotDownloaded as why:
             return Outcome("rejected", detail=f"file not sent: {why}")
-        if file.mime in {"image/jpeg", "image/png"} and len(content) <= PHOTO_MAX_BYTES:
-            outcome = _sent("sendPhoto", *await self._call("sendPhoto", _place(to), {"photo": (file, content)}))
+        if file.mime in {"image/jpeg", "image/png"}:
+            outcome = await self._post("sendPhoto", _place(to), {"photo": (file, content)})
             if outcome.kind not in {"rejected", "too_long", "bad_format"}:  # such as a picture that is far too wide
                 return outcome
-        return _sent("sendDocument", *await self._call("sendDocument", _place(to), {"document": (file, content)}))
+        return await self._post("sendDocument", _place(to), {"document": (file, content)})
+
+    async def _post(self, method: str, body: dict[str, Any], files: _Files | None = None) -> Outcome:
+        """One method that makes a message."""
+        outcome, answer = await self._ask(method, body, files)
+        if outcome.kind != "ok":
+            return outcome
+        sent = _sent(answer)
+        return Outcome("ok", sent) if sent else Outcome("ambiguous", detail=f"{method}: ok without a message")
 
     async def _do(self, method: str, body: dict[str, Any]) -> None:
-        outcome, _ = await self._call(method, body)
+        outcome, _ = await self._ask(method, body)
         if outcome.kind != "ok":
             raise ConnectionRefused(outcome.detail)
 
-    async def _call(
-        self, method: str, body: dict[str, Any], files: Mapping[str, tuple[Attachment, bytes]] | None = None
+    async def _ask(
+        self, method: str, body: dict[str, Any], files: _Files | None = None
     ) -> tuple[Outcome, dict[str, Any]]:
         """One method, and the whole answer. A group that became a supergroup is asked again under its new id."""
         for _ in range(2):
-            content_type, raw = await _form(body, files) if files else (_JSON, json.dumps(body).encode())
-            answer = await call(
-                self._http,
-                "POST",
-                self._methods / method,
-                headers={"Content-Type": content_type},
-                body=raw,
-                timeout_s=self._settings.timeout_s,
-            )
-            outcome, told = _understood(method, answer)
+            outcome, told = _understood(method, await self._call(method, body, files))
             moved = object_of(told.get("parameters")).get("migrate_to_chat_id")
             if not isinstance(moved, int):
                 break
             body = {**body, "chat_id": moved}
         return outcome, told
 
+    async def _call(self, method: str, body: dict[str, Any], files: _Files | None) -> Answer | Outcome:
+        content_type, raw = "application/json", dumped(body)
+        if files:
+            content_type, raw = form({name: dumped(value).decode() for name, value in body.items()}, files)
+        return await call(
+            self._http,
+            "POST",
+            self._methods / method,
+            headers={"Content-Type": content_type},
+            body=raw,
+            timeout_s=UPLOAD_S if files else self._settings.timeout_s,
+        )
 
-_JSON: Final = "application/json"
+
+_Files = Mapping[str, tuple[Attachment, bytes]]
+"""Files of a form, by field."""
 _QUIET: Final = {"link_preview_options": {"is_disabled": True}}
 
 
@@ -503,8 +518,7 @@ def _attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
     for field in _FILES:
         if file := object_of(message.get(field)):
             mime = text_of(file.get("mime_type"))
-            kind = mime.partition("/")[0]
-            return (_attachment(file, kind if kind in {"image", "audio", "video"} else "file", "", mime),)
+            return (_attachment(file, kind_of(mime), "", mime),)
     return next(((Attachment(kind, "", "", 0),) for kind in _UNREAD if kind in message), ())
 
 
@@ -522,13 +536,13 @@ def _attachment(file: Mapping[str, Any], kind: str, name: str, mime: str) -> Att
 # writing
 
 
-def _calm(text: str) -> str:
+def calm(text: str) -> str:
     """Text that mentions nobody: behind each @ a character that is not seen."""
-    return _CALL.sub("@\u200b", text)
+    return _CALL.sub(f"@{ZERO_WIDTH}", text)
 
 
 def _calm_length(text: str) -> int:
-    return utf16(_calm(text))
+    return utf16(calm(text))
 
 
 def _written(markdown: str) -> Rich:
@@ -549,7 +563,7 @@ def _written(markdown: str) -> Rich:
         offset += utf16(made.text[seen : match.end()])
         seen = match.end()
         if not any(one.offset < offset < one.offset + one.length for one in exact):
-            put.append((offset, "\u200b"))
+            put.append((offset, ZERO_WIDTH))
     return _with(made, sorted(put))
 
 
@@ -607,16 +621,16 @@ def _is_private(to: Address) -> bool:
     return not to.conversation.channel.startswith("-")
 
 
-def _room(to: Address) -> dict[str, Any]:
+def _channel(to: Address) -> dict[str, Any]:
     topic = {"message_thread_id": int(to.conversation.thread)} if to.conversation.thread else {}
     return {"chat_id": int(to.conversation.channel), **topic}
 
 
 def _place(to: Address) -> dict[str, Any]:
-    """The room, and in a group the message that is answered: there people talk at the same time."""
+    """The channel, and in a group the message that is answered: there people talk at the same time."""
     answered = to.extra.get(ANSWERS)
     shown = {"reply_parameters": {"message_id": answered, "allow_sending_without_reply": True}} if answered else {}
-    return {**_room(to), **shown}
+    return {**_channel(to), **shown}
 
 
 def _message(to: Address, sent: Sent) -> dict[str, Any]:
@@ -626,19 +640,6 @@ def _message(to: Address, sent: Sent) -> dict[str, Any]:
 def _draft(key: str) -> int:
     """A draft's id: the same for all that is shown of one answer, and never 0."""
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4]) % (2**31 - 1) + 1
-
-
-async def _form(body: Mapping[str, Any], files: Mapping[str, tuple[Attachment, bytes]]) -> tuple[str, bytes]:
-    """Its content type, and a form of fields in JSON and of files."""
-    form = aiohttp.FormData(quote_fields=False)  # Telegram takes a file's name as it stands there
-    for field, value in body.items():
-        form.add_field(field, json.dumps(value))
-    for field, (file, content) in files.items():
-        name = _UNFIT.sub("_", file.name) or "file"
-        mime = file.mime if _MIME.fullmatch(file.mime) else "application/octet-stream"
-        form.add_field(field, content, filename=name, content_type=mime)
-    made = form()
-    return str(made.headers["Content-Type"]), await made.as_bytes()
 
 
 def _understood(method: str, answer: Answer | Outcome) -> tuple[Outcome, dict[str, Any]]:
@@ -653,44 +654,23 @@ def _understood(method: str, answer: Answer | Outcome) -> tuple[Outcome, dict[st
     said = text_of(body.get("description"))
     detail = f"{method}: {said[:200] or f'status {answer.status}'}"
     if answer.status == 429:
-        asked = object_of(body.get("parameters")).get("retry_after")
-        wait_s = float(size_of(asked)) if isinstance(asked, int) else answer.retry_after_s()
-        wait_s = 1.0 if wait_s is None else min(wait_s, RETRY_AFTER_MAX_S)
+        wait_s = waits(answer, asked=object_of(body.get("parameters")).get("retry_after"))
         return Outcome("rate_limited", retry_after_s=wait_s, detail=detail), {}
     return Outcome(_meaning(answer.status, said.lower(), is_api="ok" in body), detail=detail), body
 
 
 def _meaning(status: int, said: str, *, is_api: bool) -> OutcomeKind:
-    if status == 401 or (status == 404 and is_api):  # Telegram says "Not Found" to a token that is none of its own
+    if status == 404 and is_api:  # Telegram says "Not Found" to a token that is none of its own
         return "auth_failed"
     if status == 403:
         return "target_gone"
-    if status == 413:
-        return "too_long"
     if status == 400:
         return next((kind for kind, pattern in _MEANINGS if pattern.search(said)), "rejected")
-    return "ambiguous" if status >= 500 else "rejected"
+    return by_status(status)
 
 
-def _sent(method: str, outcome: Outcome, answer: Mapping[str, Any]) -> Outcome:
-    """The outcome of a send, with the message that it led to."""
-    if outcome.kind != "ok":
-        return outcome
+def _sent(answer: Mapping[str, Any]) -> Sent | None:
+    """The message that a send led to."""
     message = object_of(answer.get("result"))
     message_id, chat = message.get("message_id"), object_of(message.get("chat")).get("id")
-    if not isinstance(message_id, int) or not isinstance(chat, int):
-        return Outcome("ambiguous", detail=f"{method}: ok without a message")
-    return Outcome("ok", Sent(str(message_id), {"chat_id": chat}))
-
-
-def _file_of(answer: Answer, size_bytes: int) -> bytes:
-    """The file, if it is that and not an error in its place."""
-    if answer.status == 404:
-        raise NotDownloaded("it is not there any more")
-    if answer.status != 200:
-        raise NotDownloaded(f"Telegram did not give it: status {answer.status}")
-    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    # A page that somebody attached is as long as was said; an error is not.
-    if kind in {"text/html", "application/json"} and len(answer.body) != size_bytes:
-        raise NotDownloaded("Telegram sent an error in its place")
-    return answer.body
+    return Sent(str(message_id), {"chat_id": chat}) if isinstance(message_id, int) and isinstance(chat, int) else None

@@ -662,7 +662,8 @@ def _stream(to: Address) -> str:
 
 def _is_over(to: Address) -> bool:
     """Whether WeCom comes for no stream of this message any more."""
-    return to.extra.get("at_ms", 0) + STREAM_MS <= time.time() * 1000
+    at_ms: int = to.extra.get("at_ms", 0)
+    return at_ms + STREAM_MS <= time.time() * 1000
 
 
 def _dumped(value: Any) -> str:

@@ -53,6 +53,7 @@ _KEYS: Final = {
     "setMyCommands": {"commands", "scope", "language_code"},
     "sendMessage": _ROOM | _TEXT,
     "sendMessageDraft": {"chat_id", "message_thread_id", "draft_id", "text", "entities", "parse_mode"},
+    "deleteMessage": {"chat_id", "message_id"},
     "editMessageText": {"chat_id", "message_id", "reply_markup", *_TEXT},
     "editMessageReplyMarkup": {"chat_id", "message_id", "reply_markup"},
     "sendChatAction": {"chat_id", "message_thread_id", "action"},
@@ -145,6 +146,8 @@ class TelegramTwin:
         """Groups that became supergroups, and what they are now."""
         self.webhook: dict[str, Any] = {}
         self.faults = Faults()
+        self.slow_s = 0.0
+        """How long each call takes."""
         self.url = ""
         """For `api_base`."""
         self._retry_s = retry_s
@@ -328,6 +331,7 @@ class TelegramTwin:
     async def _call(self, request: web.Request) -> web.StreamResponse:
         method = request.match_info["method"]
         self.calls.append(method)
+        await asyncio.sleep(self.slow_s)
         fault = self.faults.take(method)
         if fault and not fault.taken:
             return await self.faults.show(request, fault)
@@ -433,6 +437,10 @@ class TelegramTwin:
         message.keyboard = keyboard
         return self._message_of(message)
 
+    def _deleteMessage(self, arguments: dict[str, Any]) -> bool:  # noqa: N802
+        self.messages.remove(self._ours(arguments, "message to delete not found"))
+        return True
+
     def _sendChatAction(self, arguments: dict[str, Any]) -> bool:  # noqa: N802
         self._room(arguments)
         if arguments.get("action") not in _ACTIONS:
@@ -477,12 +485,12 @@ class TelegramTwin:
             raise Refused("message thread not found")
         return chat, topic
 
-    def _ours(self, arguments: Mapping[str, Any]) -> Message:
+    def _ours(self, arguments: Mapping[str, Any], why: str = "message to edit not found") -> Message:
         chat, _ = self._room(arguments)
         place = (chat, arguments.get("message_id"))
         found = next((one for one in self.messages if (one.chat, one.id) == place), None)
         if found is None:
-            raise Refused("message to edit not found")
+            raise Refused(why)
         return found
 
     def _message_of(self, message: Message) -> dict[str, Any]:

@@ -229,9 +229,12 @@ def test_a_mention_is_found_by_utf16_offsets_whatever_stands_before_it(
 
 def test_our_name_is_known_by_what_get_me_told() -> None:
     telegram = adapter(username=None)
+    assert not telegram.is_ready, "mentions in groups and /stop@agent_bot would be dropped"
+    assert adapter().is_ready
     said = request(update(text="@agent_bot hi", entities=[entity("mention", 0, 10)]))
     assert not telegram.parse(said, NOW)[0].addressed
     telegram.me = Actor(str(BOT), "Agent_Bot", is_bot=True, is_self=True)
+    assert telegram.is_ready
     assert telegram.parse(said, NOW)[0].addressed
 
 
@@ -642,7 +645,7 @@ def test_a_growing_answer_is_a_draft_in_private_and_a_message_in_groups() -> Non
 def test_our_limits_are_those_that_telegram_s_clients_know() -> None:
     can = Adapter.capabilities
     assert (TEXT_LIMIT, ENTITIES_MAX) == (MessageLimit.MAX_TEXT_LENGTH, MessageLimit.MESSAGE_ENTITIES)
-    assert can.file_max_bytes == FileSizeLimit.FILESIZE_UPLOAD
+    assert can.file_max_bytes <= FileSizeLimit.FILESIZE_UPLOAD
     assert BUTTON_MAX_BYTES <= InlineKeyboardButtonLimit.MAX_CALLBACK_DATA
     assert [one.count for one in can.pace] == [FloodLimit.MESSAGES_PER_SECOND_PER_CHAT, FloodLimit.MESSAGES_PER_SECOND]
 

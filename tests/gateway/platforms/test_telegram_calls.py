@@ -116,6 +116,15 @@ def stored(outcome: Outcome) -> Sent:
 # messages
 
 
+async def test_a_message_is_taken_back(telegram: TelegramTwin, adapter: Adapter) -> None:
+    sent = stored(await adapter.send(ROOM, text("half"), KEY))
+    telegram.next(close=True)
+    assert (await adapter.delete(ROOM, sent)).kind == "transient"
+    assert (await adapter.delete(ROOM, sent)).kind == "ok"
+    assert telegram.messages == []
+    assert (await adapter.delete(ROOM, sent)).kind == "target_gone"
+
+
 async def test_a_reply_in_a_group_is_shown_as_an_answer_without_previews(
     telegram: TelegramTwin, adapter: Adapter
 ) -> None:
@@ -511,8 +520,8 @@ async def test_a_file_that_is_too_long_is_refused_whatever_was_said_of_it(
         ({"status": 404, "body": {"ok": False}}, "not there any more"),
         ({"close": True}, "no answer"),
         ({"status": 302, "headers": {"Location": "http://127.0.0.1:1/"}}, "status 302"),
-        ({"status": 200, "body": {"ok": False, "error_code": 401}}, "an error in its place"),
-        ({"status": 200, "body": "<html>", "headers": {"Content-Type": "text/html"}}, "an error in its place"),
+        ({"status": 200, "body": {"ok": False, "error_code": 401}}, "in its place"),
+        ({"status": 200, "body": "<html>", "headers": {"Content-Type": "text/html"}}, "in its place"),
     ],
 )
 async def test_a_file_that_does_not_come_is_told_as_such(
@@ -521,6 +530,15 @@ async def test_a_file_that_does_not_come_is_told_as_such(
     telegram.next(on="file", times=2, **fault)  # a broken connection is tried once more below us
     with pytest.raises(NotDownloaded, match=reason):
         await adapter.download(attachment(telegram.file("x.csv", b"1")), 100)
+
+
+async def test_a_file_has_the_time_that_it_takes(
+    telegram: TelegramTwin, http: aiohttp.ClientSession, kept: Kept
+) -> None:
+    hurried = connect(telegram.url, http, kept, timeout_s=0.05)
+    telegram.slow_s = 0.2
+    assert (await hurried.send(DIRECT, to_send(kept, "a.csv", b"a;b", "text/csv"), KEY)).kind == "ok"
+    assert (await hurried.send(DIRECT, text("hi"), KEY)).kind == "ambiguous"
 
 
 @pytest.mark.parametrize("path", ["", "../x", "/etc/passwd", "a/../../x", "a//b", "//evil.example/x", "."])
