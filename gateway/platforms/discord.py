@@ -26,7 +26,8 @@ from yarl import URL
 
 from config.settings import Connection, Secret, WebAddress
 from gateway.conversation.key import ConversationKey, key_of
-from gateway.events import Actor, Attachment, Event, ReplyHandle
+from gateway.events import Actor, Attachment, Event, ReplyHandle, kind_of
+from gateway.files import FILE_MAX_BYTES
 from gateway.logs import log
 from gateway.platforms import (
     Address,
@@ -51,13 +52,21 @@ from gateway.platforms import (
     Stream,
     Unauthorized,
 )
-from gateway.text.dialect import Dialect, write
+from gateway.text.dialect import MARKDOWN, PLAIN, ZERO_WIDTH, write
 from gateway.text.markdown import fitting, utf16
 from gateway.wire import (
-    RETRY_AFTER_MAX_S,
+    DOWNLOAD_S,
+    UPLOAD_S,
     Answer,
+    by_status,
     call,
     check_fresh,
+    dumped,
+    file_of,
+    form,
+    harmless,
+    id_of,
+    may_open,
     media_type,
     object_of,
     objects_of,
@@ -67,6 +76,7 @@ from gateway.wire import (
     seconds,
     size_of,
     text_of,
+    waits,
 )
 
 logger = logging.getLogger(__name__)
@@ -81,7 +91,6 @@ HANDLE_S: Final = 890
 """How long an interaction's token is used: it is good for 15 minutes."""
 ACKNOWLEDGED_S: Final = 10
 """Until then an interaction that Discord does not know may be one whose acknowledgement is still on its way."""
-DOWNLOAD_S: Final = 30.0
 HELLO_S: Final = 20.0
 BACKOFF_MAX_S: Final = 180.0
 """Between two connections: Discord takes a token back that began 1,000 sessions in a day."""
@@ -91,6 +100,7 @@ SESSIONS_KEPT: Final = 20
 _ID: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.=-]{1,1024}", re.ASCII)
 _SIGNATURE: Final = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
+_JSON: Final = "application/json"
 _FILES_AT: Final = {"https://cdn.discordapp.com:443", "https://media.discordapp.net:443"}
 _AGENT: Final = "DiscordBot (https://pypi.org/project/deskmate, 0.1)"
 """Requests of clients that name themselves in another form are turned away."""
@@ -122,13 +132,10 @@ _MEANINGS: Final[dict[OutcomeKind, str]] = {
 }
 _CODES: Final[dict[int, OutcomeKind]] = {int(code): kind for kind, codes in _MEANINGS.items() for code in codes.split()}
 """What a `code` of the HTTP API means to a sender, where the status alone does not tell."""
-_STATUSES: Final[dict[int, OutcomeKind]] = {
-    401: "auth_failed",
-    403: "target_gone",
-    404: "target_gone",
-    413: "too_long",
-    429: "rate_limited",
-}
+_NO_ENTRY: Final = {403, 404}
+"""Statuses that say of a place that it is gone or shut. Of a token Discord says 401."""
+_NO_PLACE: Final = {"auth_failed", "target_gone", "rejected"}
+"""How a command's answer ends where its place can't be filled any more: then it is a message."""
 
 
 class Settings(Connection):
@@ -140,7 +147,7 @@ class Settings(Connection):
     """Of the application's page "General Information"; proves that an interaction is Discord's."""
     bot_token: Secret = Field(min_length=1)
     """Of the page "Bot"."""
-    gateway: bool = True
+    listen: bool = True
     """Hear messages, over a connection that `deskmate listen` holds. Else commands and buttons are all there is."""
     message_content: bool = False
     """Hear messages in servers that don't mention us, too: Discord has to grant it (page "Bot", Message Content Intent)."""
@@ -149,7 +156,7 @@ class Settings(Connection):
     command: str = Field("deskmate", pattern=r"^[a-z0-9_-]{1,32}$")
     """The slash command whose first word is ours: `/deskmate stop` is `/stop`."""
     file_max_bytes: int = Field(10_485_760, gt=0)
-    """The largest file that the servers take; more where a server was boosted."""
+    """The largest file that is sent. None of more than 2 MiB is ever kept, which every server takes."""
     timeout_s: float = Field(4.0, gt=0, le=60)
     """The longest that one call may take; less than `mailbox.send_timeout_s`."""
 
@@ -161,7 +168,7 @@ class Settings(Connection):
 
     @property
     def listens(self) -> bool:
-        return self.gateway
+        return self.listen
 
 
 GUIDE: Final = Guide(
@@ -191,18 +198,19 @@ class Adapter(Plain):
             idempotent_send=True,
             columns=80,
             buttons=BUTTONS_MAX,
-            file_max_bytes=settings.file_max_bytes,
+            file_max_bytes=min(settings.file_max_bytes, FILE_MAX_BYTES),
             typing_s=10.0,
             pace=(Pace("connection", 50, 1.0),),
         )
         self.me: Actor | None = None
-        """Who we are, once `identity` was asked or the Gateway told."""
+        """Who we are, once somebody told: `identity`, the Gateway, or what was remembered."""
         self._connection = connection
         self._settings = settings
         self._http = outside.http
         self._files = outside.files
         self._base = URL(settings.api_base)
         self._token = settings.bot_token.get_secret_value()
+        self._file_places = {*_FILES_AT, origin(settings.api_base)}
         self._key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(settings.public_key))
 
     # pure
@@ -220,12 +228,12 @@ class Adapter(Plain):
         check_fresh("X-Signature-Timestamp", at_s, now_s, self._settings.window_s)
 
     def handshake(self, request: RawRequest) -> HttpReply | None:
-        if media_type(request) == "application/json" and read_json(request.body).get("type") == _PING:
+        if media_type(request) == _JSON and read_json(request.body).get("type") == _PING:
             return _reply({"type": _PING})
         return None
 
     def parse(self, request: RawRequest, now_s: float) -> list[Event]:
-        if media_type(request) != "application/json":
+        if media_type(request) != _JSON:
             raise Malformed("not JSON")
         return self._interaction(read_json(request.body), now_s)
 
@@ -233,23 +241,8 @@ class Adapter(Plain):
         """A command is "thinking" until its answer replaces that; a button stays as it is."""
         return _reply({"type": 5 if any(event.kind == "command" for event in events) else 6})
 
-    def heard(self, kind: str, data: Mapping[str, Any], now_s: float) -> list[Event]:
-        """The events of one dispatch of the Gateway, by its `t` and `d`. Raises `Malformed`."""
-        match kind:
-            case "MESSAGE_CREATE":
-                return self._message("message", data)
-            case "MESSAGE_UPDATE" if data.get("edited_timestamp"):  # else a preview came
-                return self._message("edit", data)
-            case "MESSAGE_DELETE":
-                return [self._deleted(data, now_s)]
-            case "INTERACTION_CREATE":  # where no address is set for them
-                return self._interaction(data, now_s)
-        return []
-
     def render(self, outbound: Outbound) -> list[Part]:
-        made = fitting(outbound.markdown.strip("\n"), TEXT_LIMIT, utf16, lambda text: write(text, _DIALECT), utf16)
-        parts = [Part({"content": text}, {"content": write(source, _PLAIN)}) for source, text in made]
-        parts = parts or [Part({"content": "…"})]
+        parts = [_part(*one) for one in _fitting(outbound.markdown)] or [Part({"content": "…"})]
         if outbound.buttons:
             parts[-1].payload["components"] = _rows(outbound.buttons)
         return parts
@@ -263,13 +256,13 @@ class Adapter(Plain):
     async def send(self, to: Address, part: Part, key: str) -> Outcome:
         if place := _waiting(to):
             outcome = await self._fill(place, part)
-            if outcome.kind not in {"auth_failed", "target_gone", "rejected"}:
+            if outcome.kind not in _NO_PLACE:
                 return outcome
             if to.handle and time.time() * 1000 < to.handle.expires_at_ms - (HANDLE_S - ACKNOWLEDGED_S) * 1000:
                 return Outcome("transient", detail=outcome.detail)
         body = {**part.payload, **_QUIET, "nonce": key[-NONCE_MAX:], "enforce_nonce": True}
         path = f"channels/{to.conversation.channel}/messages"
-        outcome, answer = await self._call("create message", "POST", path, body, file=part.file)
+        outcome, answer = await self._ask("create message", "POST", path, body, file=part.file)
         if outcome.kind != "ok":
             return outcome
         sent = _sent(answer)
@@ -281,85 +274,37 @@ class Adapter(Plain):
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
         if sent.ref.get("original") and (place := _waiting(to)):
             outcome = await self._fill(place, part)
-            if outcome.kind not in {"auth_failed", "target_gone", "rejected"}:
+            if outcome.kind not in _NO_PLACE:
                 return outcome
-        channel = text_of(sent.ref.get("channel")) or to.conversation.channel
-        path = f"channels/{channel}/messages/{sent.message_id}"
-        outcome, _ = await self._call("edit message", "PATCH", path, {**part.payload, **_QUIET}, file=part.file)
-        return Outcome("ok", sent) if outcome.kind == "ok" else _harmless(outcome)
+        body = {**part.payload, **_QUIET}
+        outcome, _ = await self._ask("edit message", "PATCH", _path(to, sent), body, file=part.file)
+        return Outcome("ok", sent) if outcome.kind == "ok" else harmless(outcome)
 
-    async def _fill(self, place: str, part: Part) -> Outcome:
-        """Put the part where a command's answer is waited for."""
-        outcome, answer = await self._call("edit response", "PATCH", place, {**part.payload, **_QUIET}, file=part.file)
-        if outcome.kind != "ok":
-            return _harmless(outcome)
-        sent = _sent(answer, original=True)
-        return Outcome("ok", sent) if sent else Outcome("transient", detail="edit response: an answer without an id")
+    async def delete(self, to: Address, sent: Sent) -> Outcome:
+        outcome, _ = await self._ask("delete message", "DELETE", _path(to, sent))
+        return harmless(outcome)
 
     async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
-        part = self.render(Outbound(growing.markdown))[0]
+        part = _first(growing.markdown)
         return await self.edit(to, sent, part) if sent else await self.send(to, part, key)
 
     async def typing(self, to: Address, *, on: bool) -> None:
         if on:  # it ends by itself
-            await self._call("typing", "POST", f"channels/{to.conversation.channel}/typing")
+            await self._ask("typing", "POST", f"channels/{to.conversation.channel}/typing")
 
     async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
         """The acknowledgement ended the waiting sign, and the answer comes as a message."""
         del text
         if is_settled:
-            path = f"channels/{to.conversation.channel}/messages/{event.message_id}"
-            await self._call("take buttons away", "PATCH", path, {"components": []})
-
-    async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
-        """From Discord's hosts for files; their addresses are signed, and no token goes there."""
-        where = text_of(attachment.fetch.get("url"))
-        if attachment.size_bytes > max_bytes:
-            raise NotDownloaded(f"it has {attachment.size_bytes} bytes, allowed are {max_bytes}")
-        try:
-            place = origin(where)
-        except ValueError as error:
-            raise NotDownloaded(f"Discord gives no address for it: {error}") from None
-        if place not in _FILES_AT and place != origin(self._settings.api_base):
-            raise NotDownloaded(f"its address leads to {place}, which is not Discord's")
-        headers = {"User-Agent": _AGENT}
-        answer = await call(self._http, "GET", URL(where), headers=headers, timeout_s=DOWNLOAD_S, max_bytes=max_bytes)
-        if isinstance(answer, Outcome):
-            raise NotDownloaded(f"Discord did not give it: {answer.detail}")
-        return _file_of(answer, attachment)
-
-    async def identity(self) -> Actor:
-        me = await self._asked("users/@me")
-        application = await self._asked("applications/@me")
-        if text_of(application.get("verify_key")).lower() != self._settings.public_key.lower():
-            name = text_of(application.get("name"))
-            raise ConnectionRefused(f"public_key is not the one of {name!r}, which bot_token belongs to")
-        self.me = Actor(text_of(me.get("id")), text_of(me.get("username")), is_bot=True, is_self=True)
-        return self.me
-
-    async def register(self, url: str) -> str:
-        application = await self._asked("applications/@me")
-        command = self._settings.command
-        option = {"type": 3, "name": "line", "description": "stop, new, help …", "required": False}
-        shown = {"name": command, "type": 1, "description": "Commands for deskmate", "options": [option]}
-        path = f"applications/{text_of(application.get('id'))}/commands"
-        outcome, _ = await self._call("register commands", "PUT", path, [{**shown, "contexts": [0, 1]}])
-        if outcome.kind != "ok":
-            raise ConnectionRefused(outcome.detail)
-        change = {"interactions_endpoint_url": url}
-        outcome, _ = await self._call("register the address", "PATCH", "applications/@me", change, timeout_s=15.0)
-        if outcome.kind != "ok":
-            raise ConnectionRefused(
-                f"{outcome.detail}; Discord asks {url} at once, so deskmate has to be running there"
-            )
-        return f"/{command} is the application's only command now, and interactions go to {url}"
-
-    # the Gateway
+            path = _path(to, Sent(event.message_id))
+            await self._ask("take buttons away", "PATCH", path, {"components": []})
 
     async def listen(self, inlet: Inlet) -> None:
-        if not self._settings.gateway:
-            raise ConnectionRefused("gateway is off for this connection: it hears commands and buttons only")
+        if not self._settings.listen:
+            raise ConnectionRefused("listen is off for this connection: it hears commands and buttons only")
         session = _Session.of(await inlet.recall())
+        if not self.me and session.us:
+            self.me = _ours({"id": session.us})
         while True:
             try:
                 await self._follow(session, inlet)
@@ -368,18 +313,50 @@ class Adapter(Plain):
                 reason = f"{type(error).__name__}: {error}"
             wait_s = random.uniform(0.5, 1.0) * min(2.0**session.tries - 1, BACKOFF_MAX_S)
             session.tries = min(session.tries + 1, 16)
-            log(
-                logger,
-                "gateway lost",
-                connection=self._connection,
-                reason=reason[:200],
-                resumes=bool(session.id),
-                again_in_s=round(wait_s, 1),
-            )
+            again: dict[str, Any] = {"resumes": bool(session.id), "again_in_s": round(wait_s, 1)}
+            log(logger, "connection lost", connection=self._connection, reason=reason[:200], **again)
             await asyncio.sleep(wait_s)
+
+    async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
+        """From Discord's hosts for files; their addresses are signed, and no token goes there."""
+        url = may_open(text_of(attachment.fetch.get("url")), "Discord", self._file_places)
+        if attachment.size_bytes > max_bytes:
+            raise NotDownloaded(f"it has {attachment.size_bytes} bytes, allowed are {max_bytes}")
+        headers = {"User-Agent": _AGENT}
+        answer = await call(self._http, "GET", url, headers=headers, timeout_s=DOWNLOAD_S, max_bytes=max_bytes)
+        return file_of(answer, "Discord", attachment, why="not there any more? its addresses are good for a day")
+
+    async def identity(self) -> Actor:
+        me, application = await self._known("users/@me"), await self._known("applications/@me")
+        if text_of(application.get("verify_key")).lower() != self._settings.public_key.lower():
+            name = text_of(application.get("name"))
+            raise ConnectionRefused(f"public_key is not the one of {name!r}, which bot_token belongs to")
+        self.me = _ours(me)
+        return self.me
+
+    async def register(self, url: str) -> str:
+        application = await self._known("applications/@me")
+        command = self._settings.command
+        option = {"type": 3, "name": "line", "description": "stop, new, help …", "required": False}
+        shown = {"name": command, "type": 1, "description": "Commands for deskmate", "options": [option]}
+        path = f"applications/{text_of(application.get('id'))}/commands"
+        outcome, _ = await self._ask("register commands", "PUT", path, [{**shown, "contexts": [0, 1]}])
+        if outcome.kind != "ok":
+            raise ConnectionRefused(outcome.detail)
+        change = {"interactions_endpoint_url": url}
+        outcome, _ = await self._ask("register the address", "PATCH", "applications/@me", change, timeout_s=15.0)
+        if outcome.kind != "ok":
+            raise ConnectionRefused(
+                f"{outcome.detail}; Discord asks {url} at once, so deskmate has to be running there"
+            )
+        return f"/{command} is the application's only command now, and interactions go to {url}"
+
+    # the Gateway
 
     async def _follow(self, session: _Session, inlet: Inlet) -> None:
         """One connection, until it ends. Raises `ConnectionRefused` if another would end alike."""
+        if not self.me:  # what is heard before could not be told from other talk, and would count as seen
+            self.me = _ours(await self._asked("users/@me"))
         address = URL(session.url or await self._gateway()).with_query(v="10", encoding="json")
         closing = aiohttp.ClientWSTimeout(ws_close=1.0)
         async with self._http.ws_connect(address, timeout=closing, headers={"User-Agent": _AGENT}) as socket:
@@ -425,21 +402,14 @@ class Adapter(Plain):
     async def _dispatched(self, session: _Session, payload: dict[str, Any], inlet: Inlet) -> None:
         kind, data = text_of(payload.get("t")), object_of(payload.get("d"))
         if kind == "READY":
-            user = object_of(data.get("user"))
-            self.me = Actor(text_of(user.get("id")), text_of(user.get("username")), is_bot=True, is_self=True)
+            self.me = _ours(object_of(data.get("user")))
             session.id, session.url = text_of(data.get("session_id")), text_of(data.get("resume_gateway_url"))
-            log(logger, "gateway ready", connection=self._connection, bot=self.me.id)
+            log(logger, "listens", connection=self._connection, bot=self.me.id)
         try:
             events = self.heard(kind, data, time.time())
         except Malformed as error:
-            log(
-                logger,
-                "gateway event not read",
-                level=logging.WARNING,
-                connection=self._connection,
-                kind=kind,
-                reason=str(error),
-            )
+            reason = f"{kind}: {error}"
+            log(logger, "not read", level=logging.WARNING, connection=self._connection, reason=reason)
             events = []
         if events:
             session.is_busy = True
@@ -447,23 +417,19 @@ class Adapter(Plain):
             session.is_busy, session.is_heard = False, True
         if events and kind == "INTERACTION_CREATE":
             path = f"interactions/{data['id']}/{data['token']}/callback"
-            await self._call("acknowledge", "POST", path, json.loads(self.acknowledge(events).body))
+            await self._ask("acknowledge", "POST", path, json.loads(self.acknowledge(events).body))
         if isinstance(sequence := payload.get("s"), int):
             session.sequence = sequence  # stored: after a break the next one comes again
         if events or kind == "READY":
-            await inlet.remember(session.words())
+            await inlet.remember({**session.words(), "us": self._us})
 
     async def _gateway(self) -> str:
         """Where a new session begins, once there may be one."""
-        outcome, answer = await self._call("find the Gateway", "GET", "gateway/bot")
-        if outcome.kind == "auth_failed":
-            raise ConnectionRefused(f"{outcome.detail}: {_FINAL[4004]}")
-        if outcome.kind != "ok":
-            raise ConnectionError(outcome.detail)
+        answer = await self._asked("gateway/bot")
         limit = object_of(answer.get("session_start_limit"))
         if size_of(limit.get("total")) and size_of(limit.get("remaining")) < SESSIONS_KEPT:
             wait_s = size_of(limit.get("reset_after")) / 1000
-            log(logger, "gateway sessions used up", level=logging.ERROR, connection=self._connection, again_in_s=wait_s)
+            log(logger, "sessions used up", level=logging.ERROR, connection=self._connection, again_in_s=wait_s)
             await asyncio.sleep(wait_s)
         return text_of(answer.get("url"))
 
@@ -477,12 +443,28 @@ class Adapter(Plain):
 
     # reading
 
+    def heard(self, kind: str, data: Mapping[str, Any], now_s: float) -> list[Event]:
+        """The events of one dispatch of the Gateway, by its `t` and `d`. Raises `Malformed`."""
+        match kind:
+            case "MESSAGE_CREATE":
+                return self._message("message", data)
+            case "MESSAGE_UPDATE" if data.get("edited_timestamp"):  # else a preview came
+                return self._message("edit", data)
+            case "MESSAGE_DELETE":
+                return [self._deleted(data, now_s)]
+            case "INTERACTION_CREATE":  # where no address is set for them
+                return self._interaction(data, now_s)
+        return []
+
     def _interaction(self, body: Mapping[str, Any], now_s: float) -> list[Event]:
         data, member = object_of(body.get("data")), object_of(body.get("member"))
         is_command = body.get("type") == _COMMAND and data.get("type") == 1
         if not is_command and not (body.get("type") == _COMPONENT and data.get("component_type") == 2):
             return []
-        place = {"application": _id("application_id", body.get("application_id")), "token": _token(body.get("token"))}
+        place = {
+            "application": _id("application_id", body.get("application_id")),
+            "token": id_of("token", body.get("token"), _TOKEN),
+        }
         user = object_of(member.get("user") or body.get("user"))
         did = Event(
             kind="command" if is_command else "action",
@@ -564,14 +546,31 @@ class Adapter(Plain):
 
     # calling
 
-    async def _asked(self, path: str) -> dict[str, Any]:
-        outcome, answer = await self._call(path, "GET", path)
+    async def _fill(self, place: str, part: Part) -> Outcome:
+        """Put the part where a command's answer is waited for."""
+        outcome, answer = await self._ask("edit response", "PATCH", place, {**part.payload, **_QUIET}, file=part.file)
         if outcome.kind != "ok":
-            hint = f": {_FINAL[4004]}" if outcome.kind == "auth_failed" else ""
-            raise ConnectionRefused(f"{outcome.detail}{hint}")
+            return harmless(outcome)
+        sent = _sent(answer, original=True)
+        return Outcome("ok", sent) if sent else Outcome("transient", detail="edit response: an answer without an id")
+
+    async def _known(self, path: str) -> dict[str, Any]:
+        """What the API tells at this path. Raises `ConnectionRefused`."""
+        try:
+            return await self._asked(path)
+        except ConnectionError as why:
+            raise ConnectionRefused(str(why)) from None
+
+    async def _asked(self, path: str) -> dict[str, Any]:
+        """The same. Raises `ConnectionRefused` for a refused token, `ConnectionError` for what passes."""
+        outcome, answer = await self._ask(path, "GET", path)
+        if outcome.kind == "auth_failed":
+            raise ConnectionRefused(f"{outcome.detail}: {_FINAL[4004]}")
+        if outcome.kind != "ok":
+            raise ConnectionError(outcome.detail)
         return answer
 
-    async def _call(
+    async def _ask(
         self,
         what: str,
         method: str,
@@ -582,27 +581,22 @@ class Adapter(Plain):
         timeout_s: float | None = None,
     ) -> tuple[Outcome, dict[str, Any]]:
         """One call. `what` names it in the log: the path may hold an interaction's token."""
-        headers = {"User-Agent": _AGENT, "Authorization": f"Bot {self._token}"}
-        raw: bytes | None = None
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            raw = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        kind, raw = _JSON, None if body is None else dumped(body)
         if file and raw is not None:
             try:
-                content = await self._files.read(file.fetch, self._settings.file_max_bytes)
+                content = await self._files.read(file.fetch, self.capabilities.file_max_bytes)
             except NotDownloaded as error:
                 return Outcome("rejected", detail=f"{what}: {error}"), {}
-            form = _form(raw, file, content)
-            headers["Content-Type"], raw = form.headers["Content-Type"], await form.as_bytes()
-        answer = await call(
-            self._http,
-            method,
-            self._base.joinpath(*path.split("/")),
-            headers=headers,
-            body=raw,
-            timeout_s=timeout_s or self._settings.timeout_s,
-        )
-        return _understood(what, answer)
+            kind, raw = form({"payload_json": raw}, {"files[0]": (file, content)})
+            timeout_s = UPLOAD_S
+        return _understood(what, await self._call(method, path, kind, raw, timeout_s or self._settings.timeout_s))
+
+    async def _call(self, method: str, path: str, kind: str, raw: bytes | None, timeout_s: float) -> Answer | Outcome:
+        headers = {"User-Agent": _AGENT, "Authorization": f"Bot {self._token}"}
+        if raw is not None:
+            headers["Content-Type"] = kind
+        url = self._base.joinpath(*path.split("/"))
+        return await call(self._http, method, url, headers=headers, body=raw, timeout_s=timeout_s)
 
 
 @dataclass(slots=True)
@@ -611,6 +605,8 @@ class _Session:
 
     id: str = ""
     url: str = ""
+    us: str = ""
+    """Our id: only a new session tells it."""
     sequence: int | None = None
     """Of the last event that was stored."""
     tries: int = 0
@@ -625,7 +621,10 @@ class _Session:
         """The one that `words` tell of, so that a process goes on with what its predecessor had not stored."""
         sequence = words.get("sequence")
         session = cls(
-            text_of(words.get("id")), text_of(words.get("url")), sequence if isinstance(sequence, int) else None
+            id=text_of(words.get("id")),
+            url=text_of(words.get("url")),
+            us=text_of(words.get("us")),
+            sequence=sequence if isinstance(sequence, int) else None,
         )
         if not session.id or not session.url:
             session.forget()
@@ -663,15 +662,11 @@ _EPOCH_MS: Final = 1_420_070_400_000
 
 
 def _id(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise Malformed(f"{name}: missing, or not an id")
-    return value
+    return id_of(name, value, _ID)
 
 
-def _token(value: Any) -> str:
-    if not isinstance(value, str) or not _TOKEN.fullmatch(value):
-        raise Malformed("token: missing, or not one")
-    return value
+def _ours(user: Mapping[str, Any]) -> Actor:
+    return Actor(text_of(user.get("id")), text_of(user.get("username")), is_bot=True, is_self=True)
 
 
 def _ms(iso: Any, snowflake: str) -> int:
@@ -714,10 +709,9 @@ def _attachments(data: Mapping[str, Any]) -> tuple[Attachment, ...]:
 
 def _attachment(file: Mapping[str, Any], *, is_voice: bool) -> Attachment:
     mime = text_of(file.get("content_type")).partition(";")[0]
-    kind = mime.partition("/")[0]
     url = text_of(file.get("url"))
     return Attachment(
-        kind="voice" if is_voice else kind if kind in {"image", "audio", "video"} else "file",
+        kind="voice" if is_voice else kind_of(mime),
         name=text_of(file.get("filename")),
         mime=mime,
         size_bytes=size_of(file.get("size")),
@@ -731,18 +725,6 @@ def _quoted(answered: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     return "\n".join(text for one in (answered, *forwarded) if (text := text_of(one.get("content"))))
 
 
-def _file_of(answer: Answer, attachment: Attachment) -> bytes:
-    """The file, if it is that and not a page about why there is none."""
-    if answer.status in {403, 404}:
-        raise NotDownloaded("it is not there any more: Discord's addresses of files are good for a day")
-    if answer.status != 200:
-        raise NotDownloaded(f"Discord did not give it: status {answer.status}")
-    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if kind in {"text/html", "application/json"} and len(answer.body) != attachment.size_bytes:
-        raise NotDownloaded(f"Discord sent a page of {kind} in its place")
-    return answer.body
-
-
 # writing
 
 _SPECIAL: Final = re.compile(r"[\\*_~`|<\[\]]")
@@ -751,25 +733,19 @@ _NUMBERED: Final = re.compile(r"^([ \t]*[0-9]+)([.)])(?=\s)", re.MULTILINE)
 _BROADCAST: Final = re.compile(r"@(?=everyone|here)")
 
 
+def calm(text: str) -> str:
+    """`allowed_mentions` keeps it from calling anybody; so it does not look as if it had, or do so when it is copied."""
+    return _BROADCAST.sub(f"@{ZERO_WIDTH}", text)
+
+
 def _escape(text: str) -> str:
     text = _BEGINS.sub(r"\1\\\2", _SPECIAL.sub(r"\\\g<0>", text))
-    return _calm(_NUMBERED.sub(r"\1\\\2", text))
-
-
-def _calm(text: str) -> str:
-    """`allowed_mentions` keeps it from calling anybody; so it does not look as if it had, or do so when it is copied."""
-    return _BROADCAST.sub("@\u200b", text)
-
-
-def _code(code: str) -> str:
-    longest = max(map(len, re.findall("`+", code)), default=0)
-    inner = f" {code} " if code.startswith("`") or code.endswith("`") else code
-    return f"{'`' * (longest + 1)}{inner}{'`' * (longest + 1)}"
+    return calm(_NUMBERED.sub(r"\1\\\2", text))
 
 
 def _block(code: str, language: str) -> str:
-    shown = code.replace("```", "`\u200b`\u200b`")
-    return f"```{language}\n{shown}\n```"
+    """Discord knows a fence of three backticks and no longer one."""
+    return f"```{language}\n{code.replace('```', f'`{ZERO_WIDTH}`{ZERO_WIDTH}`')}\n```"
 
 
 def _link(label: str, url: str) -> str:
@@ -780,20 +756,36 @@ def _link(label: str, url: str) -> str:
     return f"[{label}](<{url}>)" if label else f"<{url}>"
 
 
-_DIALECT: Final = Dialect(
+_DIALECT: Final = replace(
+    MARKDOWN,
     escape=_escape,
-    bold="**{}**".format,
-    italic="*{}*".format,
-    strike="~~{}~~".format,
-    code=_code,
     block=_block,
     link=_link,
     heading=lambda title, level: f"{'#' * level} {title}" if level <= 3 else f"**{title}**",
-    marker=lambda number, _depth: "- " if number is None else f"{number}. ",
-    quote=lambda text: "> " + text.replace("\n", "\n> "),
-    seam=lambda outer, _inner: "\u200b" if outer == "*" else "",  # three stars in a row mean something else
+    indent="  ",
+    rule="———",
+    table=None,
+    seam=lambda outer, _inner: ZERO_WIDTH if outer == "*" else "",  # three stars in a row mean something else
 )
-_PLAIN: Final = Dialect(escape=_calm)
+_CALM: Final = replace(PLAIN, escape=calm)
+
+
+def _fitting(markdown: str) -> list[tuple[str, str]]:
+    """The parts of the text, each with what Discord reads."""
+    return fitting(markdown.strip("\n"), TEXT_LIMIT, utf16, lambda text: write(text, _DIALECT), utf16)
+
+
+def _part(source: str, text: str) -> Part:
+    return Part({"content": text}, {"content": write(source, _CALM)})
+
+
+def _first(markdown: str) -> Part:
+    """The first of all. No more than twice the limit is looked at: nothing behind that changes it."""
+    found = _fitting(markdown.lstrip("\n")[: 2 * TEXT_LIMIT])
+    return _part(*found[0]) if found else _NOTHING
+
+
+_NOTHING: Final = Part({"content": "…"})
 
 
 def _rows(buttons: Sequence[Button]) -> list[dict[str, Any]]:
@@ -809,7 +801,7 @@ def _rows(buttons: Sequence[Button]) -> list[dict[str, Any]]:
 
 
 def _reply(body: Mapping[str, Any]) -> HttpReply:
-    return HttpReply(body=json.dumps(body).encode())
+    return HttpReply(body=dumped(body))
 
 
 def _waiting(to: Address) -> str:
@@ -818,6 +810,11 @@ def _waiting(to: Address) -> str:
     if not handle or handle.kind != "interaction" or time.time() * 1000 >= handle.expires_at_ms:
         return ""
     return f"webhooks/{handle.data.get('application')}/{handle.data.get('token')}/messages/@original"
+
+
+def _path(to: Address, sent: Sent) -> str:
+    """Of a message."""
+    return f"channels/{text_of(sent.ref.get('channel')) or to.conversation.channel}/messages/{sent.message_id}"
 
 
 def _sent(answer: Mapping[str, Any], *, original: bool = False) -> Sent | None:
@@ -837,25 +834,6 @@ def _is_shown(part: Part, answer: Mapping[str, Any]) -> bool:
     return text_of(answer.get("content")).strip() == part.payload.get("content", "").strip() and buttons == ours
 
 
-_MIME: Final = re.compile(r"(?!multipart/)[a-z]+/[\w.+-]{1,80}", re.ASCII)
-
-
-def _form(payload: bytes, file: Attachment, content: bytes) -> aiohttp.MultipartWriter:
-    form = aiohttp.MultipartWriter("form-data")
-    name = "".join(one if one.isprintable() and one not in '"\\/' else "_" for one in file.name)
-    field = form.append(payload, {"Content-Type": "application/json"})
-    field.set_content_disposition("form-data", quote_fields=False, name="payload_json")
-    mime = file.mime if _MIME.fullmatch(file.mime) else "application/octet-stream"
-    field = form.append(content, {"Content-Type": mime})
-    field.set_content_disposition("form-data", quote_fields=False, name="files[0]", filename=name or "file")
-    return form
-
-
-def _harmless(outcome: Outcome) -> Outcome:
-    """The same edit again does no harm."""
-    return Outcome("transient", detail=outcome.detail) if outcome.kind == "ambiguous" else outcome
-
-
 def _understood(what: str, answer: Answer | Outcome) -> tuple[Outcome, dict[str, Any]]:
     """What an answer of the HTTP API means."""
     if isinstance(answer, Outcome):
@@ -866,16 +844,12 @@ def _understood(what: str, answer: Answer | Outcome) -> tuple[Outcome, dict[str,
     code = size_of(body.get("code"))
     said = text_of(body.get("message")) or f"status {answer.status}"
     detail = f"{what}: {said[:100]}" + (f" ({code})" if code else "")
-    if answer.status >= 500:
-        return Outcome("ambiguous", detail=detail), {}
-    kind = _CODES.get(code) or _STATUSES.get(answer.status, "rejected")
+    kind = _CODES.get(code) or ("target_gone" if answer.status in _NO_ENTRY else by_status(answer.status))
     if code == 50035:
         kind = "too_long" if "MAX_LENGTH" in json.dumps(body.get("errors")) else "bad_format"
     if kind != "rate_limited":
         return Outcome(kind, detail=detail), {}
-    asked = body.get("retry_after")
-    asked_s = float(asked) if isinstance(asked, int | float) and 0 <= asked < float("inf") else answer.retry_after_s()
-    wait_s = 1.0 if asked_s is None else min(asked_s, RETRY_AFTER_MAX_S)
     # Who is turned away in front of the API is not told so in JSON, and it concerns all calls.
     is_global = body.get("global") is True or "X-RateLimit-Global" in answer.headers or not body
-    return Outcome("rate_limited", None, wait_s, "connection" if is_global else "channel", detail), {}
+    wait_s = waits(answer, asked=body.get("retry_after"))
+    return Outcome(kind, None, wait_s, "connection" if is_global else "channel", detail), {}

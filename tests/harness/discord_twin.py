@@ -141,6 +141,8 @@ class DiscordTwin:
         """Heartbeats are not answered."""
         self.sessions_left = 1_000
         self.files: dict[str, tuple[bytes, str]] = {}
+        self.upload_s = 0.0
+        """How long the bytes of a file take."""
         self.faults = Faults()
         self.url = ""
         """For `api_base`."""
@@ -366,6 +368,8 @@ class DiscordTwin:
                 return "create message", self._create
             case "PATCH", ["channels", _, "messages", _]:
                 return "edit message", self._edit
+            case "DELETE", ["channels", _, "messages", _]:
+                return "delete message", self._delete
             case "POST", ["channels", _, "typing"]:
                 return "typing", self._type
             case "PATCH", ["webhooks", _, _, "messages", "@original"]:
@@ -423,6 +427,8 @@ class DiscordTwin:
 
     async def _create(self, request: web.Request, *path: str) -> dict[str, Any]:
         channel = self._channel(path[1])
+        if request.content_type == "multipart/form-data":
+            await asyncio.sleep(self.upload_s)
         body, files = await _content(request, _CREATE_KEYS)
         nonce = str(body.get("nonce", ""))
         if len(nonce) > 25:
@@ -443,6 +449,13 @@ class DiscordTwin:
         if message.author != BOT:
             raise Refused(403, 50005, "Cannot edit a message authored by another user")
         return await self._change("edit message", message, request)
+
+    async def _delete(self, _: web.Request, *path: str) -> None:
+        message = self._message(self._channel(path[1]), path[3])
+        if message.author != BOT:
+            raise Refused(403, 50003, "Cannot execute action on this channel type")
+        self.messages.remove(message)
+        self.taken.append(Taken("delete message", message.channel, message.id, {}))
 
     async def _fill(self, request: web.Request, *path: str) -> dict[str, Any]:
         made = self.interactions.get(path[2])

@@ -169,3 +169,15 @@ async def test_interactions_are_signed_over_time_and_body() -> None:
     key.verify(signature, headers["X-Signature-Timestamp"].encode() + raw)
     with pytest.raises(InvalidSignature):
         key.verify(signature, raw)
+
+
+async def test_discords_client_takes_a_message_back(discord: DiscordTwin, client: Client) -> None:
+    said = await discord.say("mine", waits=False)
+    room = client.get_partial_messageable(int(CHANNEL))
+    sent = await room.send("hi")
+    await sent.delete()
+    assert discord.shown == []
+    with pytest.raises(sdk.NotFound):
+        await sent.delete()
+    with pytest.raises(sdk.Forbidden):
+        await room.get_partial_message(int(said.id)).delete()

@@ -20,7 +20,7 @@ from pydantic import SecretStr, ValidationError
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
 from gateway.platforms import Button, Malformed, Outbound, Outside, RawRequest, Unauthorized
-from gateway.platforms.discord import GUIDE, TEXT_LIMIT, Adapter, Settings
+from gateway.platforms.discord import GUIDE, TEXT_LIMIT, Adapter, Settings, _first
 from gateway.text.markdown import utf16
 from tests.harness.discord_twin import BOT, CHANNEL, DIRECT, GUILD, PUBLIC_KEY, USER, sign
 
@@ -616,3 +616,14 @@ def test_a_command_is_read_in_little_time() -> None:
         discord.handshake(given)
         discord.parse(given, NOW)
     assert time.process_time() - begun < 0.8  # the signature takes most of it
+
+
+@given(
+    st.lists(
+        st.sampled_from(["word ", "\n", "\n\n", "| a | b |\n| --- | --- |\n", "```\n", "**b** _c_", "- x\n", "🚀"])
+    )
+)
+@examples(max_examples=60, deadline=None)
+def test_what_grows_is_the_first_part_of_the_whole(pieces: list[str]) -> None:
+    markdown = "".join(pieces) * 100
+    assert _first(markdown) == adapter().render(Outbound(markdown))[0]

@@ -17,6 +17,7 @@ from pydantic import SecretStr
 
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Attachment, Event, ReplyHandle
+from gateway.files import FILE_MAX_BYTES
 from gateway.platforms import (
     Address,
     Button,
@@ -159,6 +160,22 @@ async def test_an_edit_replaces_the_text(discord: DiscordTwin, adapter: Adapter)
     assert discord.taken[1].body["allowed_mentions"] == {"parse": []}
 
 
+async def test_a_growing_message_can_be_taken_back(discord: DiscordTwin, adapter: Adapter) -> None:
+    sent = (await adapter.show(ROOM, Growing("It", markdown="It"), KEY, None)).sent
+    assert sent
+    assert (await adapter.delete(ROOM, sent)).kind == "ok"
+    assert discord.shown == []
+    assert (await adapter.delete(ROOM, sent)).kind == "target_gone"
+    discord.next(on="delete message", times=2, close=True)  # a broken connection is tried once more below us
+    assert (await adapter.delete(ROOM, sent)).kind == "transient"
+
+
+async def test_bytes_may_take_longer_than_words(discord: DiscordTwin, http: aiohttp.ClientSession) -> None:
+    discord.upload_s = 0.6
+    part = Part(file=Attachment("image", "a.png", "image/png", len(PNG), {"file": "there"}))
+    assert (await connect(discord.url, http, timeout_s=0.3).send(ROOM, part, KEY)).kind == "ok"
+
+
 async def test_an_edit_that_was_lost_may_be_made_again(discord: DiscordTwin, adapter: Adapter) -> None:
     sent = (await adapter.send(ROOM, text("one"), KEY)).sent
     assert sent
@@ -196,7 +213,7 @@ async def test_the_fallback_is_plain_and_has_no_buttons(discord: DiscordTwin, ad
         ({"status": 302, "headers": {"Location": "http://127.0.0.1:1/"}}, "rejected"),
         ({"status": 500}, "ambiguous"),
         ({"status": 502, "body": "<html>"}, "ambiguous"),
-        ({"status": 503}, "ambiguous"),
+        ({"status": 503}, "transient"),
         ({"status": 200, "body": "<html>sign in"}, "ambiguous"),
         ({"status": 200, "body": [1]}, "ambiguous"),
         ({"status": 200, "body": {"id": "../x"}}, "ambiguous"),
@@ -469,6 +486,7 @@ async def test_a_file_that_is_gone_or_too_long_is_a_final_no(discord: DiscordTwi
     there = Part(file=Attachment("file", "a", "", 1, {"file": "there"}))
     small = connect(discord.url, http, file_max_bytes=8)
     assert small.capabilities.file_max_bytes == 8
+    assert connect(discord.url, http).capabilities.file_max_bytes == FILE_MAX_BYTES  # more is never kept
     assert (await small.send(ROOM, there, KEY)).kind == "rejected"
     assert discord.calls == []
 
@@ -798,6 +816,28 @@ async def test_who_listens_next_goes_on_with_what_was_not_stored(discord: Discor
         assert (discord.identified, len(discord.resumed)) == (1, 1)
 
 
+@pytest.mark.parametrize("told", [True, False])
+async def test_a_new_process_that_resumes_knows_who_is_meant(
+    discord: DiscordTwin, http: aiohttp.ClientSession, *, told: bool
+) -> None:
+    """A resumed session does not say who we are. What is not known to be for us would be dropped, and count as seen."""
+    async with Listener(connect(discord.url, http)) as listener:
+        await discord.mention("", "one")
+        await listener.until(1)
+        while not listener.remembered.get("sequence"):
+            await asyncio.sleep(0.005)
+    remembered = {name: value for name, value in listener.remembered.items() if told or name != "us"}
+    await discord.say(f"<@{BOT}> two", mentions=[BOT], waits=False)
+    if not told:
+        discord.next(on="identity", status=500)
+    discord.calls.clear()
+    async with Listener(connect(discord.url, http), remembered) as later:
+        assert await later.until(1) == ["two"]
+    assert later.got[0].addressed
+    assert discord.calls.count("identity") == (0 if told else 2)
+    assert (discord.identified, len(discord.resumed)) == (1, 1)
+
+
 async def test_what_was_remembered_and_is_none_begins_anew(discord: DiscordTwin, adapter: Adapter) -> None:
     async with Listener(adapter, {"id": 7, "url": None, "sequence": "x"}) as listener:
         await discord.mention("", "one")
@@ -837,9 +877,9 @@ async def test_texts_that_are_not_granted_and_a_wrong_token_are_said_to_be_so(
         await asyncio.wait_for(connect(discord.url, http, message_content=True).listen(NOBODY), 5)
     with pytest.raises(ConnectionRefused, match="bot_token is refused"):
         await asyncio.wait_for(connect(discord.url, http, bot_token=SecretStr("x")).listen(NOBODY), 5)
-    with pytest.raises(ConnectionRefused, match="gateway is off"):
-        await connect(discord.url, http, gateway=False).listen(NOBODY)
-    assert not connect(discord.url, http, gateway=False)._settings.listens
+    with pytest.raises(ConnectionRefused, match="listen is off"):
+        await connect(discord.url, http, listen=False).listen(NOBODY)
+    assert not connect(discord.url, http, listen=False)._settings.listens
 
 
 async def test_faults_that_pass_are_waited_out(discord: DiscordTwin, adapter: Adapter) -> None:
