@@ -6,7 +6,6 @@ holds the chat's id, and as `thread` the topic's.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -15,9 +14,8 @@ import mimetypes
 import re
 import time
 import unicodedata
-import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
@@ -29,6 +27,7 @@ from yarl import URL
 from config.settings import Connection, Secret, WebAddress
 from gateway.conversation.key import key_of
 from gateway.events import Actor, Attachment, Event
+from gateway.files import FILE_MAX_BYTES
 from gateway.platforms import (
     Address,
     Capabilities,
@@ -50,13 +49,22 @@ from gateway.platforms import (
     Stream,
     Unauthorized,
 )
-from gateway.text.dialect import PLAIN, Dialect, write
+from gateway.text.dialect import MARKDOWN, PLAIN, ZERO_WIDTH, aligned, fenced, linked, ticked, write
 from gateway.text.markdown import fitting, utf8
 from gateway.wire import (
+    DOWNLOAD_S,
     RETRY_AFTER_MAX_S,
+    UPLOAD_S,
     Answer,
+    Token,
+    by_status,
     call,
     check_fresh,
+    dumped,
+    file_of,
+    form,
+    harmless,
+    id_of,
     object_of,
     objects_of,
     one_header,
@@ -64,19 +72,16 @@ from gateway.wire import (
     read_json,
     seconds,
     text_of,
+    waits,
 )
 
 CARD_MAX_BYTES: Final = 28_000
 """Of a request with a card, as it goes out. Feishu takes 30 KB, and counts its own styles on top."""
 TABLES_MAX: Final = 4
 """In one card. One Markdown element shows four, a card with more than five is refused (230099, 11310)."""
-IMAGE_MAX_BYTES: Final = 10_000_000
-FILE_MAX_BYTES: Final = 30_000_000
-DOWNLOAD_S: Final = 30.0
-"""The longest that one file may take."""
+SEND_MAX_BYTES: Final = min(30_000_000, FILE_MAX_BYTES)
+"""Of a file. Feishu takes pictures up to 10 MB."""
 UUID_MAX: Final = 50
-TOKEN_SPARE_S: Final = 300.0
-"""A token is renewed so long before its end."""
 AGAIN_MS: Final = 1_000
 """A message that was made so long before the answer that tells of it was made by an earlier try."""
 AHEAD_MS: Final = 60_000
@@ -91,6 +96,7 @@ _PLACEHOLDER: Final = re.compile(r"(@_(?:user_[0-9]+|all))([ \u00a0]?)")
 _LINK: Final = re.compile(r"\[([^\[\]\n]*)\]\(((?:https?://|mailto:)[^\s()]*)\)")
 _PICTURES: Final = re.compile(r"image/(?:jpeg|png|webp|gif|tiff|bmp|x-icon|vnd\.microsoft\.icon)", re.ASCII)
 _MIMES: Final = mimetypes.MimeTypes()
+_JSON: Final = "application/json; charset=utf-8"
 _ELEMENT: Final = "text"
 _ANOTHER: Final = "-another"
 _PASSING: Final = {"rate_limited", "transient", "ambiguous"}
@@ -100,7 +106,7 @@ _IDS_BYTES: Final = 700
 _TOKEN_BAD: Final = frozenset(range(99_991_661, 99_991_669))
 _ORDER_BAD: Final = 300_317
 _STREAM_OVER: Final = {200_850, 300_309}
-_ROOM_BUSY: Final = 230_020
+_CHANNEL_BUSY: Final = 230_020
 _MEANINGS: Final[dict[OutcomeKind, str]] = {
     "rate_limited": "230020 99991400 99991402 11020 11021",
     "transient": "230049 200810 232096",
@@ -125,21 +131,6 @@ _SCOPES: Final = (
     "im:message.reactions:write_only",
     "im:resource",
     "cardkit:card:write",
-)
-
-GUIDE: Final = Guide(
-    steps=(
-        "Create a custom app at <https://open.feishu.cn/app> (Lark: <https://open.larksuite.com/app>) and add the bot capability to it.",
-        "Import the scopes below at *Permissions & Scopes → Batch import*. To hear what is said without a mention, add `im:message.group_msg`.",
-        "Set `app_id` and `app_secret` from *Credentials & Basic Info*; for Lark also `api_base: https://open.larksuite.com`.",
-        "Under *Events & Callbacks → Encryption Strategy* set an Encrypt Key; copy it to `encrypt_key`, and the Verification Token to `verification_token`. Start deskmate.",
-        "Under *Event Configuration* choose *Send events to developer's server* with the address `{url}`, and add the event `im.message.receive_v1`.",
-        "Under *Callback Configuration* set the same address, and add `card.action.trigger`.",
-        "Release a version of the app, then add the bot to a group or write to it.",
-    ),
-    scopes=_SCOPES,
-    manifest=json.dumps({"scopes": {"tenant": list(_SCOPES), "user": []}}, indent=2),
-    manifest_name="Batch import of scopes",
 )
 
 
@@ -174,19 +165,20 @@ class Settings(Connection):
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    """What the API said."""
-
-    outcome: Outcome
-    body: dict[str, Any] = field(default_factory=dict)
-    code: int = 0
-    at_ms: float = 0.0
-    """By the platform's clock."""
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return object_of(self.body.get("data"))
+GUIDE: Final = Guide(
+    steps=(
+        "Create a custom app at <https://open.feishu.cn/app> (Lark: <https://open.larksuite.com/app>) and add the bot capability to it.",
+        "Import the scopes below at *Permissions & Scopes → Batch import*. To hear what is said without a mention, add `im:message.group_msg`.",
+        "Set `app_id` and `app_secret` from *Credentials & Basic Info*; for Lark also `api_base: https://open.larksuite.com`.",
+        "Under *Events & Callbacks → Encryption Strategy* set an Encrypt Key; copy it to `encrypt_key`, and the Verification Token to `verification_token`. Start deskmate.",
+        "Under *Event Configuration* choose *Send events to developer's server* with the address `{url}`, and add the event `im.message.receive_v1`.",
+        "Under *Callback Configuration* set the same address, and add `card.action.trigger`.",
+        "Release a version of the app, then add the bot to a group or write to it.",
+    ),
+    scopes=_SCOPES,
+    manifest=json.dumps({"scopes": {"tenant": list(_SCOPES), "user": []}}, indent=2),
+    manifest_name="Batch import of scopes",
+)
 
 
 class Adapter(Plain):
@@ -199,7 +191,7 @@ class Adapter(Plain):
         names_parents=True,
         columns=60,
         buttons=5,
-        file_max_bytes=FILE_MAX_BYTES,
+        file_max_bytes=SEND_MAX_BYTES,
         typing_s=30.0,
         pace=(Pace("channel", 5, 1), Pace("connection", 50, 1), Pace("connection", 1_000, 60)),
     )
@@ -214,11 +206,16 @@ class Adapter(Plain):
         self._base = URL(settings.api_base) / "open-apis"
         self._proof = settings.verification_token.get_secret_value().encode()
         self._key = settings.encrypt_key.get_secret_value().encode() if settings.encrypt_key else b""
-        self._token = ""
-        self._token_until_s = 0.0
-        self._renewing = asyncio.Lock()
+        self._token = Token(self._fetch_token)
+        self._reactions: dict[str, str] = {}
+        """Ours that this process has made, by message."""
         if not settings.typing_emoji:
             self.capabilities = replace(self.capabilities, typing_s=None)
+
+    @property
+    def is_ready(self) -> bool:
+        """Without our open_id no mention is known to be ours."""
+        return bool(self._us())
 
     # pure
 
@@ -245,32 +242,6 @@ class Adapter(Plain):
             raise Unauthorized("X-Lark-Signature: missing")
         self._check_token(body, is_signed=is_signed)
 
-    def _check_signature(self, request: RawRequest, now_s: float) -> None:
-        given, stamp, nonce = (one_header(request, name) for name in _SIGNED)
-        if not _SIGNATURE.fullmatch(given):
-            raise Unauthorized("X-Lark-Signature: not 64 hexadecimal digits")
-        signed = hashlib.sha256(stamp.encode() + nonce.encode() + self._key + request.body).hexdigest()
-        if not hmac.compare_digest(signed.encode(), given.encode()):
-            raise Unauthorized("X-Lark-Signature: does not match (is encrypt_key this app's?)")
-        if self._settings.window_s:
-            name = "X-Lark-Request-Timestamp"
-            check_fresh(name, seconds(name, stamp), now_s, self._settings.window_s)
-
-    def _check_token(self, body: Mapping[str, Any], *, is_signed: bool = False) -> None:
-        given = text_of(object_of(body.get("header")).get("token")) or text_of(body.get("token"))
-        if not given and is_signed:
-            return
-        if not hmac.compare_digest(given.encode(), self._proof):
-            raise Unauthorized("token: does not match (is verification_token this app's?)")
-
-    def _body(self, request: RawRequest) -> dict[str, Any]:
-        """Of a verified request."""
-        outer = read_json(request.body)
-        try:
-            return _decrypted(_unpacked(text_of(outer.get("encrypt"))), self._key) if self._key else outer
-        except ValueError as error:
-            raise Malformed(str(error)) from None
-
     def handshake(self, request: RawRequest) -> HttpReply | None:
         body = self._body(request)
         if body.get("type") != "url_verification":
@@ -278,7 +249,7 @@ class Adapter(Plain):
         challenge = text_of(body.get("challenge"))
         if not challenge:
             raise Malformed("a url_verification without its challenge")
-        return HttpReply(body=json.dumps({"challenge": challenge}).encode())
+        return HttpReply(body=dumped({"challenge": challenge}))
 
     def parse(self, request: RawRequest, now_s: float) -> list[Event]:
         body = self._body(request)
@@ -304,7 +275,7 @@ class Adapter(Plain):
         buttons = [{"label": one.label, "command": one.command, "style": one.style} for one in outbound.buttons]
         # A pressed button brings its card's text along, so each one takes as much of the room as the text itself.
         parts = [
-            Part({"markdown": written.text}, {"text": _calls_nobody(write(source, PLAIN)) or "…"})
+            Part({"markdown": written.text}, {"text": calm(write(source, PLAIN)) or "…"})
             for source, written in fitting(
                 outbound.markdown,
                 CARD_MAX_BYTES,
@@ -346,12 +317,17 @@ class Adapter(Plain):
         path = f"im/v1/messages/{sent.message_id}"
         if sent.ref.get("is_text"):
             text = part.payload.get("text") or object_of(part.fallback).get("text")
-            reply = await self._call("PUT", path, {"msg_type": "text", "content": _dumped({"text": text})})
+            outcome, _ = await self._ask("PUT", path, {"msg_type": "text", "content": _text({"text": text})})
         elif sent.ref.get("card"):
-            reply = await self._finish(sent.ref, _card(part, to, sent.ref))
+            outcome = await self._finish(sent.ref, _card(part, to, sent.ref))
         else:
-            reply = await self._call("PATCH", path, {"content": _dumped(_card(part, to, {}))})
-        return Outcome("ok", sent) if reply.outcome.kind == "ok" else _repeatable(reply.outcome)
+            outcome, _ = await self._ask("PATCH", path, {"content": _text(_card(part, to, {}))})
+        return Outcome("ok", sent) if outcome.kind == "ok" else harmless(outcome)
+
+    async def delete(self, to: Address, sent: Sent) -> Outcome:
+        del to
+        outcome, _ = await self._ask("DELETE", f"im/v1/messages/{sent.message_id}")
+        return harmless(outcome)
 
     async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
         part = self.render(Outbound(growing.markdown))[0]
@@ -360,108 +336,29 @@ class Adapter(Plain):
         if not sent.ref.get("card"):
             return await self.edit(to, sent, part)
         path = f"cardkit/v1/cards/{sent.ref['card']}"
-        reply = await self._ordered(
-            "PUT", f"{path}/elements/{_ELEMENT}/content", {"content": part.payload["markdown"]}, sent.ref
-        )
-        if reply.code in _STREAM_OVER:  # Feishu ends a stream after ten minutes
-            card = {"type": "card_json", "data": _dumped(_card(part, to, sent.ref))}
-            reply = await self._ordered("PUT", path, {"card": card}, sent.ref)
-        return Outcome("ok", sent) if reply.outcome.kind == "ok" else _repeatable(reply.outcome)
-
-    async def _begin(self, to: Address, part: Part, key: str) -> Outcome:
-        """The first sight of a growing answer: a streaming card if we may make one, else one as any other."""
-        if self._settings.streaming:
-            made_ms = round(time.time() * 1000)
-            card = _card(part, to, {}, is_growing=True)
-            made = await self._call("POST", "cardkit/v1/cards", {"type": "card_json", "data": _dumped(card)})
-            if _ID.fullmatch(card_id := text_of(made.data.get("card_id"))):
-                ref = {"card": card_id, "made_ms": made_ms}
-                content = {"type": "card", "data": {"card_id": card_id}}
-                outcome, _ = await self._post(to, "interactive", content, key, ref)
-                return outcome
-        return await self.send(to, part, key)
-
-    async def _finish(self, ref: Mapping[str, Any], card: Mapping[str, Any]) -> _Reply:
-        """A card that may stream becomes one that stays. Buttons are taken only when its stream has ended."""
-        path = f"cardkit/v1/cards/{ref['card']}"
-        settings = _dumped({"config": {"streaming_mode": False}})
-        ended = await self._ordered("PATCH", f"{path}/settings", {"settings": settings}, ref)
-        if ended.outcome.kind in _PASSING:
-            return ended
-        return await self._ordered("PUT", path, {"card": {"type": "card_json", "data": _dumped(card)}}, ref, step=1)
-
-    async def _ordered(
-        self, method: str, path: str, body: Mapping[str, Any], ref: Mapping[str, Any], *, step: int = 0
-    ) -> _Reply:
-        """One change of a card. Its number has to be greater than that of any before, whoever made that: it is the
-        card's age in milliseconds.
-        """
-        number = max(round(time.time() * 1000) - int(ref.get("made_ms", 0)), 1) + step
-        reply = await self._call(method, path, {**body, "sequence": number})
-        if reply.code == _ORDER_BAD:
-            reply = await self._call(method, path, {**body, "sequence": number + AHEAD_MS})
-        return reply
-
-    async def _post(
-        self, to: Address, kind: str, content: Mapping[str, Any], key: str, ref: dict[str, Any]
-    ) -> tuple[Outcome, bool]:
-        """A new message, or the one that an earlier try with this key has made; and which of both."""
-        unique = key if len(key) <= UUID_MAX else hashlib.sha256(key.encode()).hexdigest()[:UUID_MAX]
-        body = {"msg_type": kind, "content": _dumped(content), "uuid": unique}
-        answered = text_of(to.extra.get("message"))
-        if to.conversation.thread and answered:
-            path = f"im/v1/messages/{answered}/reply"
-            reply = await self._call("POST", path, {**body, "reply_in_thread": True})
-        else:
-            params = {"receive_id_type": "chat_id"}
-            body["receive_id"] = to.conversation.channel
-            reply = await self._call("POST", "im/v1/messages", body, params=params)
-        if reply.outcome.kind != "ok":
-            return reply.outcome, False
-        message = text_of(reply.data.get("message_id"))
-        if not _ID.fullmatch(message):
-            return Outcome("ambiguous", detail="im/v1/messages: ok without a message_id"), False
-        made_ms = _ms(reply.data.get("create_time"))
-        if not made_ms or reply.at_ms - made_ms < AGAIN_MS:
-            return Outcome("ok", Sent(message, ref)), False
-        if reply.data.get("msg_type") != "interactive":
-            return Outcome("ok", Sent(message, ref)), True
-        found = await self._call("POST", "cardkit/v1/cards/id_convert", {"message_id": message})
-        if found.outcome.kind in _PASSING:
-            return _repeatable(found.outcome), True
-        card = text_of(found.data.get("card_id"))  # without the scope there is none, and it did not stream either
-        return Outcome("ok", Sent(message, {"card": card, "made_ms": made_ms} if _ID.fullmatch(card) else {})), True
-
-    async def _upload(self, file: Attachment) -> Outcome | tuple[str, dict[str, Any]]:
-        """The kind and content of a message that shows the file. A file that was uploaded twice is no harm."""
-        try:
-            content = await self._files.read(file.fetch, FILE_MAX_BYTES)
-        except NotDownloaded as error:
-            return Outcome("rejected", detail=f"{file.name}: {error}")
-        is_picture = bool(_PICTURES.fullmatch(file.mime)) and len(content) <= IMAGE_MAX_BYTES
-        kind = "image" if is_picture else "file"
-        fields = {"image_type": "message"} if is_picture else {"file_type": "stream", "file_name": file.name or "file"}
-        raw, content_type = _multipart(fields, kind, content)
-        reply = await self._call("POST", f"im/v1/{kind}s", raw, content_type=content_type)
-        if reply.outcome.kind != "ok":
-            return _repeatable(reply.outcome)
-        name = f"{kind}_key"
-        return kind, {name: text_of(reply.data.get(name))}
+        content = {"content": part.payload["markdown"]}
+        outcome, answer = await self._ordered("PUT", f"{path}/elements/{_ELEMENT}/content", content, sent.ref)
+        if _code(answer) in _STREAM_OVER:  # Feishu ends a stream after ten minutes
+            outcome, _ = await self._ordered("PUT", path, {"card": _entity(_card(part, to, sent.ref))}, sent.ref)
+        return Outcome("ok", sent) if outcome.kind == "ok" else harmless(outcome)
 
     async def typing(self, to: Address, *, on: bool) -> None:
-        """A reaction of ours to the message that is answered."""
+        """A reaction of ours to the message that is answered. Whoever takes it back has little time: one call, where this
+        process has made it.
+        """
         message, emoji = text_of(to.extra.get("message")), self._settings.typing_emoji
         if not message or not emoji:
             return
         path = f"im/v1/messages/{message}/reactions"
         if on:
-            await self._call("POST", path, {"reaction_type": {"emoji_type": emoji}})
+            _, answer = await self._ask("POST", path, {"reaction_type": {"emoji_type": emoji}})
+            if made := text_of(object_of(answer.get("data")).get("reaction_id")):
+                self._reactions[message] = made
             return
-        found = await self._call("GET", path, params={"reaction_type": emoji, "page_size": "50"})
-        for reaction in objects_of(found.data.get("items")):
-            ours = object_of(reaction.get("operator")).get("operator_id") == self._settings.app_id
-            if ours and _ID.fullmatch(made := text_of(reaction.get("reaction_id"))):
-                await self._call("DELETE", f"{path}/{made}")
+        known = self._reactions.pop(message, "")
+        for made in [known] if known else await self._reactions_to(path, emoji):
+            if _ID.fullmatch(made):
+                await self._ask("DELETE", f"{path}/{made}")
 
     async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
         """The waiting sign ended with the webhook's answer, and the text is said like any other: the buttons go."""
@@ -475,21 +372,18 @@ class Adapter(Plain):
         if not _ID.fullmatch(message) or not _ID.fullmatch(key):
             raise NotDownloaded(f"Feishu gives no {attachment.kind} to apps")
         path, params = f"im/v1/messages/{message}/resources/{key}", {"type": text_of(attachment.fetch.get("type"))}
-        answer = await self._ask("GET", path, params=params, timeout_s=DOWNLOAD_S, max_bytes=max_bytes)
-        if isinstance(answer, Outcome):
-            raise NotDownloaded(f"Feishu did not give it: {answer.detail}")
-        kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        # A file of these kinds that somebody attached comes as a file, with a name.
-        is_page = kind in {"text/html", "application/json"} and "Content-Disposition" not in answer.headers
-        if answer.status != 200 or is_page:
-            raise NotDownloaded(f"Feishu did not give it: {_understood('download', answer).outcome.detail}")
-        return answer.body
+        answer = await self._call("GET", path, params=params, timeout_s=DOWNLOAD_S, max_bytes=max_bytes)
+        # Nobody said how long it is. A page that somebody attached comes with a name, one about an error without.
+        if not isinstance(answer, Outcome) and "Content-Disposition" in answer.headers:
+            attachment = replace(attachment, size_bytes=len(answer.body))
+        refused, _ = _understood("download", answer)
+        return file_of(answer, "Feishu", attachment, why=refused.detail)
 
     async def identity(self) -> Actor:
-        reply = await self._call("GET", "bot/v3/info")
-        if reply.outcome.kind != "ok":
-            raise ConnectionRefused(reply.outcome.detail)
-        bot = object_of(reply.body.get("bot"))
+        outcome, answer = await self._ask("GET", "bot/v3/info")
+        if outcome.kind != "ok":
+            raise ConnectionRefused(outcome.detail)
+        bot = object_of(answer.get("bot"))
         open_id = text_of(bot.get("open_id"))
         if not open_id:
             raise ConnectionRefused("bot/v3/info: there is no bot (was the bot capability added, a version released?)")
@@ -500,15 +394,41 @@ class Adapter(Plain):
 
     # reading
 
+    def _check_signature(self, request: RawRequest, now_s: float) -> None:
+        given, stamp, nonce = (one_header(request, name) for name in _SIGNED)
+        if not _SIGNATURE.fullmatch(given):
+            raise Unauthorized("X-Lark-Signature: not 64 hexadecimal digits")
+        signed = hashlib.sha256(stamp.encode() + nonce.encode() + self._key + request.body).hexdigest()
+        if not hmac.compare_digest(signed.encode(), given.encode()):
+            raise Unauthorized("X-Lark-Signature: does not match (is encrypt_key this app's?)")
+        if self._settings.window_s:
+            name = "X-Lark-Request-Timestamp"
+            check_fresh(name, seconds(name, stamp), now_s, self._settings.window_s)
+
+    def _check_token(self, body: Mapping[str, Any], *, is_signed: bool = False) -> None:
+        given = text_of(object_of(body.get("header")).get("token")) or text_of(body.get("token"))
+        if not given and is_signed:
+            return
+        if not hmac.compare_digest(given.encode(), self._proof):
+            raise Unauthorized("token: does not match (is verification_token this app's?)")
+
+    def _body(self, request: RawRequest) -> dict[str, Any]:
+        """Of a verified request."""
+        outer = read_json(request.body)
+        try:
+            return _decrypted(_unpacked(text_of(outer.get("encrypt"))), self._key) if self._key else outer
+        except ValueError as error:
+            raise Malformed(str(error)) from None
+
     def _said(self, event: dict[str, Any], keys: tuple[str, ...]) -> list[Event]:
         sender, message = object_of(event.get("sender")), object_of(event.get("message"))
         ids = object_of(sender.get("sender_id"))
         actor = text_of(ids.get("open_id")) or text_of(ids.get("union_id")) or text_of(ids.get("user_id"))
         if not actor:
             return []
-        us = {self._settings.bot_open_id, self.me.id if self.me else None} - {None}
+        us = self._us()
         is_bot = sender.get("sender_type") == "app"
-        message_id = _id("message_id", message.get("message_id"))
+        message_id = id_of("message_id", message.get("message_id"), _ID)
         direct = message.get("chat_type") == "p2p"
         mentions = {text_of(one.get("key")): one for one in objects_of(message.get("mentions"))}
         ours = {key for key, one in mentions.items() if object_of(one.get("id")).get("open_id") in us}
@@ -520,8 +440,8 @@ class Adapter(Plain):
                 kind="message",
                 conversation=key_of(
                     self._connection,
-                    _id("chat_id", message.get("chat_id")),
-                    _id("thread_id", thread) if thread else None,
+                    id_of("chat_id", message.get("chat_id"), _ID),
+                    id_of("thread_id", thread, _ID) if thread else None,
                 ),
                 actor=Actor(actor, is_bot=is_bot, is_self=actor in us or (is_bot and actor == self._settings.app_id)),
                 dedupe_keys=(*keys, f"message:{message_id}"),
@@ -542,14 +462,14 @@ class Adapter(Plain):
         value = object_of(action.get("value"))
         if not isinstance(value.get("say"), str):
             return []
-        actor = _id("operator", object_of(event.get("operator")).get("open_id"))
-        message = _id("open_message_id", context.get("open_message_id"))
-        channel, thread = _id("open_chat_id", context.get("open_chat_id")), value.get("thread")
+        actor = id_of("operator", object_of(event.get("operator")).get("open_id"), _ID)
+        message = id_of("open_message_id", context.get("open_message_id"), _ID)
+        channel, thread = id_of("open_chat_id", context.get("open_chat_id"), _ID), value.get("thread")
         direct = value.get("direct") is True
         return [
             Event(
                 kind="action",
-                conversation=key_of(self._connection, channel, _id("thread", thread) if thread else None),
+                conversation=key_of(self._connection, channel, id_of("thread", thread, _ID) if thread else None),
                 actor=Actor(actor),
                 dedupe_keys=(*keys, f"action:{message}:{actor}:{text_of(event.get('token'))}"[:512]),
                 at_ms=round(now_s * 1000),
@@ -566,62 +486,156 @@ class Adapter(Plain):
             )
         ]
 
+    def _us(self) -> set[str]:
+        """Our open_id, as far as the settings and `bot/v3/info` tell."""
+        return {self._settings.bot_open_id or "", self.me.id if self.me else ""} - {""}
+
     # calling
 
-    async def _call(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None, **how: Any) -> _Reply:
-        raw = body if isinstance(body, bytes) or body is None else _dumped(body).encode("utf-8", "replace")
-        return _understood(f"{method} {path}", await self._ask(method, path, raw, **how))
+    async def _begin(self, to: Address, part: Part, key: str) -> Outcome:
+        """The first sight of a growing answer: a streaming card if we may make one, else one as any other."""
+        if self._settings.streaming:
+            made_ms = round(time.time() * 1000)
+            card = _card(part, to, {}, is_growing=True)
+            _, answer = await self._ask("POST", "cardkit/v1/cards", _entity(card))
+            if _ID.fullmatch(card_id := text_of(object_of(answer.get("data")).get("card_id"))):
+                content = {"type": "card", "data": {"card_id": card_id}}
+                outcome, _ = await self._post(to, "interactive", content, key, {"card": card_id, "made_ms": made_ms})
+                return outcome
+        return await self.send(to, part, key)
+
+    async def _finish(self, ref: Mapping[str, Any], card: Mapping[str, Any]) -> Outcome:
+        """A card that may stream becomes one that stays. Buttons are taken only when its stream has ended."""
+        path = f"cardkit/v1/cards/{ref['card']}"
+        settings = _text({"config": {"streaming_mode": False}})
+        ended, _ = await self._ordered("PATCH", f"{path}/settings", {"settings": settings}, ref)
+        if ended.kind in _PASSING:
+            return ended
+        outcome, _ = await self._ordered("PUT", path, {"card": _entity(card)}, ref, step=1)
+        return outcome
+
+    async def _ordered(
+        self, method: str, path: str, body: Mapping[str, Any], ref: Mapping[str, Any], *, step: int = 0
+    ) -> tuple[Outcome, dict[str, Any]]:
+        """One change of a card. Its number has to be greater than that of any before, whoever made that: it is the
+        card's age in milliseconds.
+        """
+        number = max(round(time.time() * 1000) - int(ref.get("made_ms", 0)), 1) + step
+        outcome, answer = await self._ask(method, path, {**body, "sequence": number})
+        if _code(answer) == _ORDER_BAD:
+            return await self._ask(method, path, {**body, "sequence": number + AHEAD_MS})
+        return outcome, answer
+
+    async def _post(
+        self, to: Address, kind: str, content: Mapping[str, Any], key: str, ref: dict[str, Any]
+    ) -> tuple[Outcome, bool]:
+        """A new message, or the one that an earlier try with this key has made; and which of both."""
+        unique = key if len(key) <= UUID_MAX else hashlib.sha256(key.encode()).hexdigest()[:UUID_MAX]
+        body: dict[str, Any] = {"msg_type": kind, "content": _text(content), "uuid": unique}
+        path, params, answered = "im/v1/messages", None, text_of(to.extra.get("message"))
+        if to.conversation.thread and answered:
+            path, body = f"{path}/{answered}/reply", {**body, "reply_in_thread": True}
+        else:
+            params, body = {"receive_id_type": "chat_id"}, {**body, "receive_id": to.conversation.channel}
+        answer = await self._call("POST", path, body, params=params)
+        outcome, told = _understood(f"POST {path}", answer)
+        if outcome.kind != "ok" or isinstance(answer, Outcome):
+            return outcome, False
+        made = object_of(told.get("data"))
+        sent = _sent(made, ref)
+        if sent is None:
+            return Outcome("ambiguous", detail=f"{path}: ok without a message_id"), False
+        made_ms = _ms(made.get("create_time"))
+        is_old = made_ms > 0 and _clock_ms(answer) - made_ms >= AGAIN_MS
+        if not is_old or made.get("msg_type") != "interactive":
+            return Outcome("ok", sent), is_old
+        found, told = await self._ask("POST", "cardkit/v1/cards/id_convert", {"message_id": sent.message_id})
+        if found.kind in _PASSING:
+            return harmless(found), True
+        card = text_of(object_of(told.get("data")).get("card_id"))
+        # Without the scope there is none, and it did not stream either.
+        return Outcome("ok", _sent(made, {"card": card, "made_ms": made_ms} if _ID.fullmatch(card) else {})), True
+
+    async def _upload(self, file: Attachment) -> Outcome | tuple[str, dict[str, Any]]:
+        """The kind and content of a message that shows the file. A file that was uploaded twice is no harm."""
+        try:
+            content = await self._files.read(file.fetch, SEND_MAX_BYTES)
+        except NotDownloaded as error:
+            return Outcome("rejected", detail=f"{file.name}: {error}")
+        kind = "image" if _PICTURES.fullmatch(file.mime) else "file"
+        fields = {"image_type": "message"}
+        if kind == "file":
+            fields = {"file_type": "stream", "file_name": file.name or "file"}
+        nameless = replace(file, name="", mime="")  # a name that is not ASCII belongs into `file_name` alone
+        content_type, raw = form(fields, {kind: (nameless, content)})
+        outcome, answer = await self._ask("POST", f"im/v1/{kind}s", raw, content_type=content_type, timeout_s=UPLOAD_S)
+        if outcome.kind != "ok":
+            return harmless(outcome)
+        name = f"{kind}_key"
+        return kind, {name: text_of(object_of(answer.get("data")).get(name))}
+
+    async def _reactions_to(self, path: str, emoji: str) -> list[str]:
+        """Ours to a message, whichever process has made them."""
+        _, answer = await self._ask("GET", path, params={"reaction_type": emoji, "page_size": "50"})
+        return [
+            text_of(one.get("reaction_id"))
+            for one in objects_of(object_of(answer.get("data")).get("items"))
+            if object_of(one.get("operator")).get("operator_id") == self._settings.app_id
+        ]
 
     async def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None, **how: Any
+    ) -> tuple[Outcome, dict[str, Any]]:
+        """One method, and the whole answer, that of a refusal too."""
+        return _understood(f"{method} {path}", await self._call(method, path, body, **how))
+
+    async def _call(
         self,
         method: str,
         path: str,
-        body: bytes | None = None,
+        body: Mapping[str, Any] | bytes | None = None,
         *,
-        params: Mapping[str, str] | None = None,
-        content_type: str = "application/json; charset=utf-8",
+        content_type: str = _JSON,
         timeout_s: float = 0.0,
         **how: Any,
     ) -> Answer | Outcome:
-        """One call with our token, and once more with a new one if that was refused."""
+        """One request with our token, and once more with a new one if that was refused."""
+        raw = body if isinstance(body, bytes) or body is None else dumped(body)
         for _ in range(2):
-            token = await self._fresh_token()
+            token = await self._token.get()
             if isinstance(token, Outcome):
                 return token
             headers = {"Authorization": f"Bearer {token}", "Content-Type": content_type}
             wait_s = timeout_s or self._settings.timeout_s
-            url = self._base / path
             answer = await call(
-                self._http, method, url, headers=headers, params=params, body=body, timeout_s=wait_s, **how
+                self._http, method, self._base / path, headers=headers, body=raw, timeout_s=wait_s, **how
             )
-            if isinstance(answer, Outcome) or _understood(path, answer).code not in _TOKEN_BAD:
+            if _code(_understood(path, answer)[1]) not in _TOKEN_BAD:
                 break
-            if self._token == token:
-                self._token = ""
+            self._token.drop(token)
         return answer
 
-    async def _fresh_token(self) -> str | Outcome:
-        """Ours for the organisation. Whoever asks meanwhile waits for the one that is being fetched."""
-        async with self._renewing:
-            if self._token and time.monotonic() < self._token_until_s:
-                return self._token
-            path = "auth/v3/tenant_access_token/internal"
-            secret = self._settings.app_secret.get_secret_value()
-            answer = await call(
-                self._http, "POST", self._base / path, headers={"Content-Type": "application/json; charset=utf-8"},
-                body=_dumped({"app_id": self._settings.app_id, "app_secret": secret}).encode(),
-                timeout_s=self._settings.timeout_s,
-            )  # fmt: skip
-            reply = _understood(path, answer)
-            if reply.outcome.kind == "ambiguous":  # what it was wanted for has not left
-                return replace(reply.outcome, kind="transient")
-            token, lasts_s = text_of(reply.body.get("tenant_access_token")), reply.body.get("expire")
-            if reply.outcome.kind == "ok" and token and isinstance(lasts_s, int):
-                self._token, self._token_until_s = token, time.monotonic() + max(lasts_s - TOKEN_SPARE_S, lasts_s / 2)
-                return token
-            if reply.outcome.kind in {"rate_limited", "transient"}:
-                return reply.outcome
-            return Outcome("auth_failed", detail=f"{reply.outcome.detail} (are app_id and app_secret this app's?)")
+    async def _fetch_token(self) -> tuple[str, float] | Outcome:
+        """Ours for the organisation."""
+        path, secret = "auth/v3/tenant_access_token/internal", self._settings.app_secret.get_secret_value()
+        answer = await call(
+            self._http,
+            "POST",
+            self._base / path,
+            headers={"Content-Type": _JSON},
+            body=dumped({"app_id": self._settings.app_id, "app_secret": secret}),
+            timeout_s=self._settings.timeout_s,
+        )
+        outcome, told = _understood(path, answer)
+        token, lasts_s = text_of(told.get("tenant_access_token")), told.get("expire")
+        if outcome.kind == "ok" and token and isinstance(lasts_s, int):
+            return token, lasts_s
+        if outcome.kind in _PASSING:
+            return outcome
+        return Outcome("auth_failed", detail=f"{outcome.detail} (are app_id and app_secret this app's?)")
+
+
+# reading
 
 
 def _unpacked(encrypted: str) -> bytes:
@@ -644,12 +658,6 @@ def _decrypted(sealed: bytes, key: bytes) -> dict[str, Any]:
         return read_json(unpadder.update(padded) + unpadder.finalize())
     except Malformed as error:
         raise ValueError(str(error)) from None
-
-
-def _id(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise Malformed(f"{name}: missing, or not an id")
-    return value
 
 
 def _ms(value: Any) -> int:
@@ -720,6 +728,9 @@ def _rich(message: str, content: dict[str, Any]) -> tuple[str, tuple[Attachment,
     return "\n".join(lines).strip(), tuple(attachments)
 
 
+# writing
+
+
 @dataclass(frozen=True, slots=True)
 class _Written:
     """A text as a card shows it."""
@@ -732,7 +743,7 @@ def _written(markdown: str) -> _Written:
     tables: list[str] = []
 
     def table(rows: Sequence[Sequence[str]]) -> str:
-        tables.append(_table(rows))
+        tables.append(_TABLE(rows))
         return tables[-1]
 
     return _Written(write(markdown, replace(_DIALECT, table=table)), len(tables))
@@ -744,7 +755,7 @@ def _size(written: _Written, buttons: Sequence[Mapping[str, str]]) -> int:
         return CARD_MAX_BYTES + written.tables
     nowhere = Address(key_of("x", "x"))
     card = _card(Part({"markdown": written.text, "buttons": buttons}), nowhere, {})
-    return utf8(_dumped({"content": _dumped(card)})) + _IDS_BYTES * (1 + len(buttons))
+    return len(dumped({"content": _text(card)})) + _IDS_BYTES * (1 + len(buttons))
 
 
 def _card(part: Part, to: Address, ref: Mapping[str, Any], *, is_growing: bool = False) -> dict[str, Any]:
@@ -779,64 +790,49 @@ def _button(button: Mapping[str, str], told: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _dumped(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _text(value: Mapping[str, Any]) -> str:
+    """JSON as a text, for JSON that is within JSON."""
+    return dumped(value).decode()
 
 
-def _multipart(fields: Mapping[str, str], name: str, content: bytes) -> tuple[bytes, str]:
-    """A form with one file, and its Content-Type."""
-    mark = uuid.uuid4().hex
-    head = "".join(
-        f'--{mark}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{value}\r\n'
-        for field, value in fields.items()
-    )
-    head += f'--{mark}\r\nContent-Disposition: form-data; name="{name}"; filename="file"\r\n'
-    head += "Content-Type: application/octet-stream\r\n\r\n"
-    raw = b"".join((head.encode("utf-8", "replace"), content, f"\r\n--{mark}--\r\n".encode()))
-    return raw, f"multipart/form-data; boundary={mark}"
+def _entity(card: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "card_json", "data": _text(card)}
 
 
-def _repeatable(outcome: Outcome) -> Outcome:
-    """Of what does no harm when it is done twice."""
-    return replace(outcome, kind="transient") if outcome.kind == "ambiguous" else outcome
+# calling
 
 
-def _understood(what: str, answer: Answer | Outcome) -> _Reply:
+def _code(answer: Mapping[str, Any]) -> int | None:
+    code = answer.get("code")
+    return code if isinstance(code, int) else None
+
+
+def _understood(what: str, answer: Answer | Outcome) -> tuple[Outcome, dict[str, Any]]:
     """What an answer of the API means. Status 200 alone is no success, and errors come with any status."""
     if isinstance(answer, Outcome):
-        return _Reply(replace(answer, detail=f"{what}: {answer.detail}"))
+        return replace(answer, detail=f"{what}: {answer.detail}"), {}
     body = answer.json() or {}
-    code = body.get("code")
-    if not isinstance(code, int):
-        kind = "ambiguous" if answer.status == 200 else _by_status(answer.status)
-        return _Reply(_limited(answer, Outcome(kind, scope="connection", detail=f"{what}: status {answer.status}")))
+    code = _code(body)
     if answer.status == 200 and code == 0:
-        return _Reply(Outcome("ok"), body, at_ms=_clock_ms(answer))
-    detail = f"{what}: {code} {text_of(body.get('msg'))[:200]}"
-    kind = _CODES.get(code) or _by_status(answer.status)
-    scope: Any = "channel" if code == _ROOM_BUSY else "connection"
-    return _Reply(_limited(answer, Outcome(kind, scope=scope, detail=detail)), body, code)
-
-
-def _limited(answer: Answer, outcome: Outcome) -> Outcome:
-    """With the wait that is asked for, where it is one."""
-    if answer.status != 429 and outcome.kind != "rate_limited":
-        return outcome
-    wait_s = answer.retry_after_s()
+        return Outcome("ok"), body
+    if code is None:
+        kind = "ambiguous" if answer.status == 200 else by_status(answer.status)
+        said = f"status {answer.status}"
+    else:
+        kind = "rate_limited" if answer.status == 429 else _CODES.get(code) or by_status(answer.status)
+        said = f"{code} {text_of(body.get('msg'))[:200]}"
+    made = Outcome(kind, scope="channel" if code == _CHANNEL_BUSY else "connection", detail=f"{what}: {said}")
+    if kind != "rate_limited":
+        return made, body
     reset = answer.headers.get("X-Ogw-Ratelimit-Reset", "").strip()
-    if wait_s is None and _MS.fullmatch(reset):
-        wait_s = min(float(reset), RETRY_AFTER_MAX_S)
-    return replace(outcome, kind="rate_limited", retry_after_s=1.0 if wait_s is None else wait_s)
+    wait_s = min(float(reset), RETRY_AFTER_MAX_S) if _MS.fullmatch(reset) else 1.0
+    return replace(made, retry_after_s=waits(answer, wait_s)), body
 
 
-def _by_status(status: int) -> OutcomeKind:
-    if status in {401, 403}:
-        return "auth_failed"
-    if status == 413:
-        return "too_long"
-    if status in {408, 503}:
-        return "transient"
-    return "ambiguous" if status >= 500 else "rejected"
+def _sent(made: Mapping[str, Any], ref: dict[str, Any]) -> Sent | None:
+    """The message that was made."""
+    message = text_of(made.get("message_id"))
+    return Sent(message, ref) if _ID.fullmatch(message) else None
 
 
 def _clock_ms(answer: Answer) -> float:
@@ -847,7 +843,7 @@ def _clock_ms(answer: Answer) -> float:
         return time.time() * 1000
 
 
-# writing
+# the dialect: Markdown, with signs as their numbers
 
 _MARKS: Final = re.compile(
     r"[<>*_~`\[\]\\|$]"  # marks, tags, links, cells, variables
@@ -856,7 +852,6 @@ _MARKS: Final = re.compile(
     r"|^[ \t]*(?:[#+=-]|\d+[.)](?=\s))",  # what makes a line a heading, an item or a rule
     re.MULTILINE,
 )
-_FENCE: Final = re.compile(r"`+")
 _CALL: Final = re.compile(r"<(?=/?(?:at|person)\b)", re.IGNORECASE)
 _TEXT_MARK: Final = re.compile(r"<(?=[/a-z])|\](?=\()", re.IGNORECASE)
 
@@ -866,42 +861,19 @@ def _escape(text: str) -> str:
     return _MARKS.sub(lambda found: f"{found[0][:-1]}&#{ord(found[0][-1])};", text)
 
 
-def _calls_nobody(text: str) -> str:
+def calm(text: str) -> str:
     """Text of a text message, where tags and links are live as well."""
-    return _TEXT_MARK.sub(lambda found: f"{found[0]}\u200b", text)
-
-
-def _fence(code: str, least: int) -> str:
-    """More backticks than there are in a row inside."""
-    return "`" * max(least, 1 + max(map(len, _FENCE.findall(code)), default=0))
+    return _TEXT_MARK.sub(lambda found: f"{found[0]}{ZERO_WIDTH}", text)
 
 
 def _defused(code: str) -> str:
-    return _CALL.sub("<\u200b", code)
-
-
-def _code(code: str) -> str:
-    fence = _fence(code, 1)
-    room = " " if code.startswith("`") or code.endswith("`") else ""
-    return f"{fence}{room}{_defused(code)}{room}{fence}"
-
-
-def _block(code: str, language: str) -> str:
-    fence = _fence(code, 3)
-    return f"{fence}{language}\n{_defused(code)}\n{fence}"
+    return _CALL.sub(f"<{ZERO_WIDTH}", code)
 
 
 def _link(label: str, url: str) -> str:
     if not url.lower().startswith(("http://", "https://")):  # Feishu makes no link of it
         return f"{label} ({_escape(url)})" if label else _escape(url)
-    return f"[{label or _escape(url)}]({url.replace('(', '%28').replace(')', '%29')})"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    def line(cells: Iterable[str]) -> str:
-        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-    return "\n".join([line(rows[0]), line("---" for _ in rows[0]), *map(line, rows[1:])])
+    return linked(label or _escape(url), url)
 
 
 def _seam(outer: str, inner: str) -> str:
@@ -910,19 +882,13 @@ def _seam(outer: str, inner: str) -> str:
     return " " if is_letter and unicodedata.category(inner).startswith(("P", "S")) else ""
 
 
-_DIALECT: Final = Dialect(
+_DIALECT: Final = replace(
+    MARKDOWN,
     escape=_escape,
-    bold="**{}**".format,
-    italic="*{}*".format,
-    strike="~~{}~~".format,
-    code=_code,
-    block=_block,
+    code=lambda code: ticked(_defused(code)),
+    block=lambda code, language: fenced(_defused(code), language),
     link=_link,
-    heading=lambda title, level: f"{'#' * level} {title}",
-    marker=lambda number, _: "- " if number is None else f"{number}. ",
-    indent="    ",
-    quote=lambda text: "\n".join(f"> {line}" for line in text.split("\n")),
     rule="<hr>",
-    table=_table,
     seam=_seam,
 )
+_TABLE: Final = MARKDOWN.table or aligned

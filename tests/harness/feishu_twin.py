@@ -153,6 +153,8 @@ class FeishuTwin:
         self.may_stream = True
         """Whether the app has the scope for card entities."""
         self.faults = Faults()
+        self.slow_s = 0.0
+        """How long each call takes."""
         self.url = ""
         """For `api_base`."""
         self._retry_s = retry_s
@@ -354,6 +356,7 @@ class FeishuTwin:
         route = _route(request.match_info["path"].split("/"))
         kind = f"{request.method} {route[0]}"
         self.calls.append(kind)
+        await asyncio.sleep(self.slow_s)
         fault = self.faults.take(kind)
         if fault and not fault.taken:
             return await self.faults.show(request, fault)
@@ -479,6 +482,14 @@ class FeishuTwin:
         message.edits += 1
         self._take("PUT message", id_, body)
         return _told(message)
+
+    async def _delete_message(self, _: web.Request, id_: str) -> dict[str, Any]:
+        message = self._message(id_)
+        if message.sender != BOT:
+            raise Refused(230_026, "No permission to recall this message.")
+        message.is_recalled = True
+        self._take("DELETE message", id_, {})
+        return {}
 
     async def _post_reaction(self, request: web.Request, id_: str) -> dict[str, Any]:
         body = await _json(request, {"reaction_type": dict})

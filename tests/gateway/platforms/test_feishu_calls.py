@@ -23,6 +23,7 @@ from gateway.platforms import (
     Growing,
     NotDownloaded,
     Outbound,
+    Outcome,
     Outside,
     Part,
     RawRequest,
@@ -542,6 +543,25 @@ async def test_a_cancelled_send_stays_cancelled(feishu: FeishuTwin, adapter: Ada
     assert (await adapter.send(DM, text("hi"), KEY)).kind == "ok"
 
 
+async def test_a_message_is_taken_back(feishu: FeishuTwin, adapter: Adapter) -> None:
+    sent = (await adapter.show(DM, growing("half"), KEY, None)).sent
+    assert sent
+    feishu.next(on="DELETE message", close=True, times=2)  # a broken connection is tried once more below us
+    assert (await adapter.delete(DM, sent)).kind == "transient"
+    assert (await adapter.delete(DM, sent)).kind == "ok"
+    assert [one.is_recalled for one in feishu.messages] == [True]
+    assert (await adapter.delete(DM, sent)).kind == "target_gone"
+
+
+async def test_a_file_has_the_time_that_it_takes(feishu: FeishuTwin, http: aiohttp.ClientSession) -> None:
+    hurried = connect(feishu.url, http, timeout_s=0.2)
+    assert (await hurried.send(DM, text("hi"), KEY)).kind == "ok"
+    feishu.slow_s = 0.3
+    attachment = Attachment("file", "a.csv", "text/csv", 4, {"file": "a.csv"})
+    assert not isinstance(await hurried._upload(attachment), Outcome)
+    assert (await hurried.send(DM, text("hi"), "k2")).kind == "ambiguous"
+
+
 # tokens
 
 
@@ -565,8 +585,8 @@ async def test_a_refused_token_is_renewed_once(feishu: FeishuTwin, adapter: Adap
 
 async def test_a_token_is_renewed_before_its_end(feishu: FeishuTwin, adapter: Adapter) -> None:
     await adapter.send(DM, text("hi"), KEY)
-    assert 6_800 < adapter._token_until_s - time.monotonic() <= 6_900
-    adapter._token_until_s = time.monotonic()
+    assert 6_800 < adapter._token._until_s - time.monotonic() <= 6_900
+    adapter._token._until_s = time.monotonic()
     await adapter.send(DM, text("hi"), "k2")
     assert feishu.calls.count("POST token") == 2
 
@@ -585,6 +605,15 @@ async def test_without_a_token_nothing_has_left(
     feishu.next(on="POST token", times=2, **fault)
     assert (await adapter.send(DM, text("hi"), KEY)).kind == kind
     assert "POST message" not in feishu.calls
+
+
+async def test_it_is_ready_once_it_knows_mentions_of_itself(
+    feishu: FeishuTwin, http: aiohttp.ClientSession, adapter: Adapter
+) -> None:
+    assert not adapter.is_ready
+    await adapter.identity()
+    assert adapter.is_ready
+    assert connect(feishu.url, http, bot_open_id=BOT).is_ready
 
 
 async def test_identity_is_the_app_s_bot(feishu: FeishuTwin, http: aiohttp.ClientSession, adapter: Adapter) -> None:
@@ -615,6 +644,19 @@ async def test_a_reaction_says_that_we_are_at_it(feishu: FeishuTwin, adapter: Ad
     feishu.next(status=500, times=3)
     await adapter.typing(to, on=True)
     await adapter.typing(to, on=False)
+
+
+async def test_who_has_made_a_reaction_takes_it_back_by_one_call(
+    feishu: FeishuTwin, http: aiohttp.ClientSession, adapter: Adapter
+) -> None:
+    to = said(feishu)
+    await adapter.typing(to, on=True)
+    feishu.calls.clear()
+    await adapter.typing(to, on=False)
+    assert (feishu.calls, feishu.reactions) == (["DELETE reaction"], {})
+    await adapter.typing(to, on=True)
+    await connect(feishu.url, http).typing(to, on=False)  # another worker
+    assert (feishu.calls[-2:], feishu.reactions) == (["GET reaction", "DELETE reaction"], {})
 
 
 async def test_no_emoji_is_no_reaction(feishu: FeishuTwin, http: aiohttp.ClientSession, adapter: Adapter) -> None:
