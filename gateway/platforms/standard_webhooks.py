@@ -1,7 +1,8 @@
 """Standard Webhooks: any program as a chat platform. Signed events in, signed replies out.
 
 In: `message.created`, `message.updated`, `message.deleted` and `action.pressed`. Out, to `reply_url`:
-`reply.updated` (the answer so far, whole, with its steps), `reply.completed` (one for each part) and `reply.edited`.
+`reply.updated` (the answer so far, whole, with its steps), `reply.completed` (one for each part), `reply.edited` and
+`action.settled`.
 All are signed alike, see https://www.standardwebhooks.com. The bodies are described in docs/platforms/standard-webhooks.md.
 """
 
@@ -10,7 +11,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import json
 import re
 import secrets
 import time
@@ -24,7 +24,7 @@ from yarl import URL
 
 from config.settings import Connection, Secret
 from gateway.conversation.key import ConversationKey
-from gateway.events import Actor, Attachment, Event
+from gateway.events import Actor, Attachment, Event, kind_of
 from gateway.files import FILE_MAX_BYTES
 from gateway.net import Fetcher, NotFetched
 from gateway.platforms import (
@@ -48,9 +48,13 @@ from gateway.platforms import (
 )
 from gateway.text.markdown import split
 from gateway.wire import (
+    UPLOAD_S,
     Answer,
+    by_status,
     call,
     check_fresh,
+    dumped,
+    harmless,
     media_type,
     object_of,
     objects_of,
@@ -60,6 +64,7 @@ from gateway.wire import (
     seconds,
     size_of,
     text_of,
+    waits,
 )
 
 WINDOW_S: Final = 300
@@ -74,16 +79,9 @@ _KINDS: Final = {
     "message.deleted": "delete",
     "action.pressed": "action",
 }
+_NEVER: Final = {400, 405, 415, 422}
+"""Statuses after which another try ends alike. The specification names 410 alone."""
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,4}", re.ASCII)
-
-
-GUIDE: Final = Guide(
-    steps=(
-        "Make a secret that sender and deskmate share: `openssl rand -base64 32`, with `whsec_` in front.",
-        "Have the sender post signed events (https://www.standardwebhooks.com) to `{url}`.",
-        "Have it take signed replies at `reply_url`. The bodies of both are in docs/platforms/standard-webhooks.md.",
-    )
-)
 
 
 class Settings(Connection):
@@ -130,6 +128,15 @@ class Settings(Connection):
         return self
 
 
+GUIDE: Final = Guide(
+    steps=(
+        "Make a secret that sender and deskmate share: `openssl rand -base64 32`, with `whsec_` in front.",
+        "Have the sender post signed events (https://www.standardwebhooks.com) to `{url}`.",
+        "Have it take signed replies at `reply_url`. The bodies of both are in docs/platforms/standard-webhooks.md.",
+    )
+)
+
+
 class Adapter(Plain):
     """One sender and one receiver of signed events."""
 
@@ -170,10 +177,6 @@ class Adapter(Plain):
             raise Unauthorized("webhook-signature: none matches (is secret the sender's?)")
         check_fresh("webhook-timestamp", at_s, now_s, WINDOW_S)
 
-    def handshake(self, request: RawRequest) -> HttpReply | None:
-        del request  # the specification knows none
-        return None
-
     def parse(self, request: RawRequest, now_s: float) -> list[Event]:
         if media_type(request) != "application/json":
             raise Malformed("Content-Type: wanted is application/json")
@@ -209,7 +212,7 @@ class Adapter(Plain):
         return [event]
 
     def acknowledge(self, events: Sequence[Event]) -> HttpReply:
-        return HttpReply(body=json.dumps({"accepted": len(events)}).encode())
+        return HttpReply(body=dumped({"accepted": len(events)}))
 
     def render(self, outbound: Outbound) -> list[Part]:
         pieces = split(outbound.markdown, self._settings.text_limit)
@@ -237,25 +240,29 @@ class Adapter(Plain):
         data = part.payload
         if part.file:
             try:
-                content = await self._files.read(part.file.fetch, FILE_MAX_BYTES)
+                content = await self._files.read(part.file.fetch, self.capabilities.file_max_bytes)
             except NotDownloaded as why:
                 return Outcome("rejected", detail=f"reply.completed: {why}")
             file = {"name": part.file.name, "mime": part.file.mime, "content": base64.b64encode(content).decode()}
             data = {"text": "", "part": 1, "parts": 1, "notice": False, "attachments": [file]}
-        outcome = await self._post(to, key, "reply.completed", data)
+        outcome = await self._ask(to, key, "reply.completed", data, UPLOAD_S if part.file else None)
         return Outcome("ok", Sent(key, {"parts": part.payload.get("parts", 1)})) if outcome.kind == "ok" else outcome
 
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
         data = {"message_id": sent.message_id, **part.payload}
-        outcome = await self._post(to, f"edit_{secrets.token_hex(16)}", "reply.edited", data)
-        if outcome.kind == "ambiguous":  # the same edit again does no harm
-            return Outcome("transient", detail=outcome.detail)
-        return Outcome("ok", sent) if outcome.kind == "ok" else outcome
+        outcome = await self._ask(to, f"edit_{secrets.token_hex(16)}", "reply.edited", data)
+        return Outcome("ok", sent) if outcome.kind == "ok" else harmless(outcome)
 
     async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
         del key, sent
         data = {"text": growing.text, "steps": [asdict(step) for step in growing.steps]}
-        return await self._post(to, f"update_{secrets.token_hex(16)}", "reply.updated", data)
+        return await self._ask(to, f"update_{secrets.token_hex(16)}", "reply.updated", data)
+
+    async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
+        """Whoever shows the buttons knows then that there is nothing left to decide."""
+        if is_settled:
+            data = {"message_id": event.message_id, "text": text}
+            await self._ask(to, f"settled_{secrets.token_hex(16)}", "action.settled", data)
 
     async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
         """What came inside the event; else what is at its address, under the rules of `tools.web_fetch`."""
@@ -279,6 +286,8 @@ class Adapter(Plain):
         """The name of the connection: there is nobody to ask."""
         return Actor(self._connection, self._connection, is_bot=True, is_self=True)
 
+    # reading
+
     def _conversation(self, data: dict[str, Any], user: dict[str, Any]) -> ConversationKey:
         """The named conversation; without a name the person's own with us."""
         channel = _name("conversation", data.get("conversation"))
@@ -301,7 +310,12 @@ class Adapter(Plain):
         except ValueError:
             return False
 
-    async def _post(self, to: Address, webhook_id: str, kind: str, data: dict[str, Any]) -> Outcome:
+    # calling
+
+    async def _ask(
+        self, to: Address, webhook_id: str, kind: str, data: dict[str, Any], timeout_s: float | None = None
+    ) -> Outcome:
+        """One event to the receiver."""
         asked = text_of(to.extra.get("reply_url"))
         # Asked again, because settings may have changed while the reply was in the making.
         url = asked if self._may_reply_to(asked) else self._reply_url
@@ -317,7 +331,7 @@ class Adapter(Plain):
                 **data,
             },
         }
-        raw = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        raw = dumped(body)
         stamp = str(int(time.time()))
         headers = {
             "Content-Type": "application/json",
@@ -325,7 +339,8 @@ class Adapter(Plain):
             "webhook-timestamp": stamp,
             "webhook-signature": _signature(self._reply_key, webhook_id, stamp, raw),
         }
-        answer = await call(self._http, "POST", URL(url), headers=headers, body=raw, timeout_s=self._settings.timeout_s)
+        timeout_s = timeout_s or self._settings.timeout_s
+        answer = await call(self._http, "POST", URL(url), headers=headers, body=raw, timeout_s=timeout_s)
         return _understood(kind, answer)
 
 
@@ -365,11 +380,10 @@ def _at_ms(timestamp: Any, now_s: float) -> int:
 
 def _attachment(file: dict[str, Any]) -> Attachment:
     mime = text_of(file.get("mime"))
-    kind = mime.partition("/")[0]
     url = text_of(file.get("url"))
     content = _content(file.get("content"))
     return Attachment(
-        kind=kind if kind in {"image", "audio", "video"} else "file",
+        kind=kind_of(mime),
         name=text_of(file.get("name")),
         mime=mime,
         size_bytes=len(content) or size_of(file.get("size_bytes")),
@@ -398,23 +412,9 @@ def _understood(kind: str, answer: Answer | Outcome) -> Outcome:
     if 200 <= answer.status < 300:
         return Outcome("ok")
     wait_s = answer.retry_after_s()
-    ending: OutcomeKind = "transient"
-    if answer.status == 429 or (answer.status == 503 and wait_s is not None):
-        ending, wait_s = "rate_limited", 1.0 if wait_s is None else wait_s
-    elif answer.status in _FINAL:
-        ending = _FINAL[answer.status]
-    elif 300 <= answer.status < 400:
-        ending = "rejected"
+    ending: OutcomeKind = "target_gone" if answer.status == 410 else by_status(answer.status)
+    if ending == "rate_limited" or (answer.status == 503 and wait_s is not None):
+        ending, wait_s = "rate_limited", waits(answer)
+    elif ending == "ambiguous" or (ending == "rejected" and answer.status >= 400 and answer.status not in _NEVER):
+        ending = "transient"
     return Outcome(ending, retry_after_s=wait_s, detail=f"{kind}: status {answer.status}")
-
-
-_FINAL: Final[dict[int, OutcomeKind]] = {
-    400: "rejected",
-    401: "auth_failed",
-    403: "auth_failed",
-    405: "rejected",
-    410: "target_gone",
-    413: "too_long",
-    415: "rejected",
-    422: "rejected",
-}

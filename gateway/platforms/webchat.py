@@ -14,7 +14,7 @@ from pydantic import ConfigDict
 
 from config.settings import Connection
 from gateway.conversation.key import ConversationKey
-from gateway.events import Actor, Attachment, Event
+from gateway.events import Actor, Attachment, Event, kind_of
 from gateway.files import kept_at
 from gateway.platforms import (
     Address,
@@ -34,7 +34,7 @@ from gateway.platforms import (
     Unauthorized,
 )
 from gateway.store import Unreachable
-from gateway.wire import read_json, size_of, text_of
+from gateway.wire import id_of, read_json, size_of, text_of
 
 CONNECTION: Final = "web"
 """The name of the one connection, which is there without being configured."""
@@ -54,9 +54,6 @@ MIME = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,128}")
 FILE_NAME_MAX: Final = 255
 
 
-GUIDE: Final = Guide(steps=("Set `chat.enabled: true` and open `/chat`: the page is built in.",))
-
-
 class Settings(Connection):
     """Filled from the section `chat`: nobody configures this connection."""
 
@@ -64,6 +61,9 @@ class Settings(Connection):
 
     platform: str = "webchat"
     stream_interval_ms: int = 60
+
+
+GUIDE: Final = Guide(steps=("Set `chat.enabled: true` and open `/chat`: the page is built in.",))
 
 
 def conversation_key(conversation: str, browser: str) -> ConversationKey:
@@ -74,23 +74,19 @@ def conversation_key(conversation: str, browser: str) -> ConversationKey:
 class Adapter(Plain):
     """The built-in page as a platform."""
 
+    capabilities = Capabilities(text_limit=REPLY_MAX, idempotent_send=True, columns=80)
+
     def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
-        self.connection = connection
-        self.settings = settings
-        self.capabilities = Capabilities(
-            text_limit=REPLY_MAX,
-            idempotent_send=True,
-            columns=80,
-        )
+        del connection  # there is one, and its name is known
+        self._interval_s = settings.stream_interval_ms / 1000
         self._feed = outside.feed
         self._files = outside.files
+
+    # pure
 
     def verify(self, request: RawRequest, now_s: float) -> None:  # noqa: ARG002 - the page's route has no signature with a time
         if request.method != "POST" or request.path != MESSAGES_PATH:
             raise Unauthorized("messages of the chat page come through its own route only")
-
-    def handshake(self, request: RawRequest) -> HttpReply | None:  # noqa: ARG002 - the page shakes no hands
-        return None
 
     def parse(self, request: RawRequest, now_s: float) -> list[Event]:
         """One event of the JSON object `conversation`, `text`, `id` (the sender's own, for doubles), `browser` and
@@ -121,15 +117,14 @@ class Adapter(Plain):
 
     def stream(self, to: Address) -> Stream:
         del to
-        return Stream("passing", self.settings.stream_interval_ms / 1000)
+        return Stream("passing", self._interval_s)
+
+    # outside
 
     async def send(self, to: Address, part: Part, key: str) -> Outcome:
         """Show the finished reply. Sent twice it is shown once: pages know the key, and read the records after it."""
-        try:
-            await self._feed.add(to.conversation.id, {"type": "reply", "key": key, **part.payload})
-        except Unreachable as error:
-            return Outcome("transient", detail=str(error))
-        return Outcome("ok", Sent(key))
+        outcome = await self._tell(to, {"type": "reply", "key": key, **part.payload})
+        return Outcome("ok", Sent(key)) if outcome.kind == "ok" else outcome
 
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
         return await self.send(to, part, sent.message_id)
@@ -137,8 +132,7 @@ class Adapter(Plain):
     async def show(self, to: Address, growing: Growing, key: str, sent: Sent | None) -> Outcome:
         del key, sent
         steps = [asdict(step) for step in growing.steps]
-        await self._feed.add(to.conversation.id, {"type": "text", "text": growing.text, "steps": steps}, snapshot=True)
-        return Outcome("ok")
+        return await self._tell(to, {"type": "text", "text": growing.text, "steps": steps}, snapshot=True)
 
     async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
         return await self._files.read(attachment.fetch, max_bytes)
@@ -146,14 +140,19 @@ class Adapter(Plain):
     async def identity(self) -> Actor:
         return Actor(id="deskmate", name="deskmate", is_bot=True, is_self=True)
 
+    async def _tell(self, to: Address, entry: dict[str, Any], *, snapshot: bool = False) -> Outcome:
+        try:
+            await self._feed.add(to.conversation.id, entry, snapshot=snapshot)
+        except Unreachable as error:
+            return Outcome("transient", detail=str(error))
+        return Outcome("ok")
+
 
 def _attachment(file: dict[str, Any], conversation: ConversationKey) -> Attachment:
-    mime = file["mime"]
-    kind = mime.partition("/")[0]
     return Attachment(
-        kind=kind if kind in {"image", "audio", "video"} else "file",
+        kind=kind_of(file["mime"]),
         name=file["name"],
-        mime=mime,
+        mime=file["mime"],
         size_bytes=size_of(file.get("size_bytes")),
         fetch=kept_at(conversation.id, file["file"]),
     )
@@ -162,8 +161,7 @@ def _attachment(file: dict[str, Any], conversation: ConversationKey) -> Attachme
 def _fields(body: bytes) -> dict[str, Any]:
     said = read_json(body)
     for name, pattern in (("conversation", CONVERSATION), ("id", MESSAGE_ID), ("browser", BROWSER)):
-        if not isinstance(said.get(name), str) or not pattern.fullmatch(said[name]):
-            raise Malformed(f"`{name}` must be text of the form {pattern.pattern}")
+        id_of(name, said.get(name), pattern)
     text = said.get("text")
     if not isinstance(text, str) or len(text) > TEXT_MAX:
         raise Malformed(f"`text` must be text of at most {TEXT_MAX} characters")
@@ -171,8 +169,9 @@ def _fields(body: bytes) -> dict[str, Any]:
     if not isinstance(files, list) or len(files) > FILES_MAX:
         raise Malformed(f"`files` must be a list of at most {FILES_MAX}")
     for file in files:
-        if not isinstance(file, dict) or not FILE.fullmatch(text_of(file.get("file"))):
-            raise Malformed(f"`file` of each of `files` must be text of the form {FILE.pattern}")
+        if not isinstance(file, dict):
+            raise Malformed("each of `files` must be an object")
+        id_of("file", file.get("file"), FILE)
         name, mime = text_of(file.get("name")), file.setdefault("mime", "")
         if not name or len(name) > FILE_NAME_MAX or not name.isprintable():
             raise Malformed(f"`name` of each of `files` must be printable text of at most {FILE_NAME_MAX} characters")

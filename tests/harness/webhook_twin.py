@@ -5,7 +5,8 @@
         reply = await chat.reply_to(said)
         chat.next(status=503, retry_after=2)                  # the next reply; `on="reply.updated"` for one type
 
-Connect deskmate with `secret: SECRET`, `reply_secret: REPLY_SECRET`, `reply_url: <chat.url>`.
+Connect deskmate with `secret: SECRET`, `reply_secret: REPLY_SECRET`, `reply_url: <chat.url>`. `Bridge` is the same as
+every other stand-in is (`tests.harness.twins.Twin`).
 Alone: `python -m tests.harness.webhook_twin --port 9200 --ledger took.jsonl`; then `POST /twin/say` and `POST /twin/next`
 take the same arguments as JSON, and `GET /twin/ledger` gives what was taken.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import itertools
 import json
 import os
@@ -23,12 +25,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
 import aiohttp
 from aiohttp import web
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
+from tests.harness import twins
 from tests.harness.faults import Fault, Faults
 
 SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -39,6 +43,7 @@ _SHAPES: Final = {
     "reply.completed": _ADDRESS | {"text", "part", "parts", "notice"},
     "reply.updated": _ADDRESS | {"text", "steps"},
     "reply.edited": _ADDRESS | {"message_id", "text", "part", "parts", "notice"},
+    "action.settled": _ADDRESS | {"message_id", "text"},
 }
 _SOMETIMES: Final = {"reply.completed": {"buttons", "attachments"}, "reply.edited": {"buttons"}}
 """What may be there beside that."""
@@ -78,6 +83,10 @@ class WebhookTwin:
         """Replies, completed parts and edits alike, each `webhook-id` once."""
         self.updates: list[Taken] = []
         """What was shown while answers grew."""
+        self.settled: list[str] = []
+        """Ids of replies whose buttons have nothing left to decide."""
+        self.upload_s = 0.0
+        """How long a reply with a file takes."""
         self.repeated: list[str] = []
         """Ids that came again: known, and answered 2xx."""
         self.refused: list[str] = []
@@ -191,6 +200,8 @@ class WebhookTwin:
 
     async def _take(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
+        if b'"attachments"' in raw:
+            await asyncio.sleep(self.upload_s)
         try:
             kind, taken = self._read(request, raw)
         except (ValueError, WebhookVerificationError) as error:
@@ -224,6 +235,9 @@ class WebhookTwin:
         if taken.type == "reply.updated":
             self.updates.append(taken)
             return
+        if taken.type == "action.settled":
+            self.settled.append(taken.data["message_id"])
+            return
         if any(one.webhook_id == taken.webhook_id for one in self.taken):
             self.repeated.append(taken.webhook_id)
             return
@@ -255,6 +269,83 @@ def sign(webhook_id: str, raw: str, *, secret: str = SECRET, at_s: float | None 
         "webhook-timestamp": str(int(at.timestamp())),
         "webhook-signature": Webhook(secret).sign(webhook_id, at, raw),
     }
+
+
+class Bridge:
+    """The stand-in for the play that is given on all platforms: one room, and each person's own conversation."""
+
+    platform = "standard_webhooks"
+    environment: Mapping[str, str] = {"BRIDGE_SECRET": SECRET, "BRIDGE_REPLY_SECRET": REPLY_SECRET}
+
+    def __init__(self) -> None:
+        self.chat = WebhookTwin()
+
+    async def __aenter__(self) -> Self:
+        await self.chat.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.chat.__aexit__(kind, error, trace)
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        secrets = {"secret": "$BRIDGE_SECRET", "reply_secret": "$BRIDGE_REPLY_SECRET"}
+        return {"platform": "standard_webhooks", "reply_url": self.chat.url, **secrets}
+
+    @property
+    def shown(self) -> list[twins.Shown]:
+        found = {one.webhook_id: self._show(one) for one in self.chat.taken if one.type == "reply.completed"}
+        for edit in self.chat.taken:
+            if edit.type == "reply.edited":
+                found[edit.data["message_id"]].text = edit.text
+        return list(found.values())
+
+    def _show(self, taken: Taken) -> twins.Shown:
+        data = taken.data
+        buttons = data.get("buttons", []) if taken.webhook_id not in self.chat.settled else []
+        files = [base64.b64decode(one["content"]) for one in data.get("attachments", [])]
+        return twins.Shown(
+            room=data["conversation"] or data["user"],
+            id=taken.webhook_id,
+            text=taken.text,
+            thread=data["thread"],
+            buttons=[one["label"] for one in buttons],
+            file=files[0] if files else None,
+        )
+
+    async def mention(self, hook: str, text: str) -> twins.Said:
+        """It begins a thread: without one, nobody would know what goes on from it."""
+        return _said(await self.chat.say(hook, text, thread=f"t{time.time_ns()}"))
+
+    async def follow_up(self, hook: str, before: twins.Said, text: str) -> twins.Said:
+        said = await self.chat.say(hook, text, conversation=before.room, thread=before.thread, addressed=False)
+        return _said(said)
+
+    async def direct(self, hook: str, text: str) -> twins.Said:
+        return _said(await self.chat.say(hook, text, conversation=None, direct=True))
+
+    async def picture(self, hook: str, text: str, png: bytes) -> twins.Said:
+        files = [{"name": "picture.png", "mime": "image/png", "content": base64.b64encode(png).decode()}]
+        return _said(await self.chat.say(hook, text, conversation=None, direct=True, attachments=files))
+
+    async def command(self, hook: str, line: str) -> twins.Said:
+        return await self.direct(hook, line)
+
+    async def press(self, hook: str, shown: twins.Shown, label: str) -> twins.Said:
+        [taken] = [one for one in self.chat.taken if one.webhook_id == shown.id]
+        [button] = [one for one in taken.data["buttons"] if one["label"] == label]
+        pressed = {"kind": "action.pressed", "action": "button", "value": button["command"], "message_id": shown.id}
+        room = taken.data["conversation"]
+        return _said(await self.chat.say(hook, "", conversation=room, thread=shown.thread, direct=not room, **pressed))
+
+    async def reply_to(self, said: twins.Said, timeout_s: float = 60.0) -> twins.Shown:
+        return self._show(await self.chat.reply_to(Said(said.room, said.thread, said.id), timeout_s))
+
+
+def _said(said: Said) -> twins.Said:
+    return twins.Said(said.conversation or "u1", said.message_id, said.thread, said.statuses)
 
 
 async def _alone(port: int, ledger: Path | None) -> None:

@@ -34,6 +34,7 @@ from gateway.platforms import (
     Outside,
     Part,
     RawRequest,
+    Sent,
     StepLine,
     Unauthorized,
 )
@@ -364,11 +365,24 @@ async def test_buttons_stand_under_the_last_part_and_say_a_command(bridge: Adapt
     assert command_of(pressed) == ("skill", "approve 7F3K")
 
 
+async def test_buttons_have_nothing_to_decide_once_that_is_settled(chat: WebhookTwin, bridge: Adapter) -> None:
+    [pressed] = parse(created("action.pressed", message_id=KEY, action="button", value="skill approve 7F3K"))
+    await bridge.pressed(ROOM, pressed, "not yours to decide", is_settled=False)
+    assert chat.settled == []
+    await bridge.pressed(ROOM, pressed, "approved", is_settled=True)
+    assert (chat.settled, chat.refused) == ([KEY], [])
+    chat.next(status=500)
+    await bridge.pressed(ROOM, pressed, "approved", is_settled=True)
+
+
 async def test_a_file_goes_out_in_a_reply_of_its_own(chat: WebhookTwin, store: Store) -> None:
     async with aiohttp.ClientSession() as session:
         files = Files(store)
-        bridge = adapter(Outside(session, cast("Any", None), files, cast("Any", None)), reply_url=chat.url)
+        bridge = adapter(
+            Outside(session, cast("Any", None), files, cast("Any", None)), reply_url=chat.url, timeout_s=0.3
+        )
         kept = await files.put(ROOM.conversation.id, Attachment("file", "a.csv", "text/csv", 3, content=b"1;2"))
+        chat.upload_s = 0.6
         assert (await bridge.send(ROOM, Part(file=kept), KEY)).kind == "ok"
         [file] = chat.taken[0].data["attachments"]
         assert (file["name"], file["mime"], base64.b64decode(file["content"])) == ("a.csv", "text/csv", b"1;2")
@@ -384,6 +398,11 @@ async def test_a_growing_answer_is_shown_whole_with_its_steps(chat: WebhookTwin,
     chat.next(status=500)
     await bridge.show(ROOM, Growing("Hello!"), KEY, None)
     assert (len(chat.updates), chat.refused) == (2, [])
+
+
+async def test_an_edit_that_was_lost_may_be_made_again(chat: WebhookTwin, bridge: Adapter) -> None:
+    chat.next(close=True)
+    assert (await bridge.edit(ROOM, Sent(KEY), text("two"))).kind == "transient"
 
 
 async def test_an_edit_names_the_message(chat: WebhookTwin, bridge: Adapter) -> None:

@@ -137,6 +137,7 @@ async def test_a_store_that_is_away_is_a_passing_fault(store: Store) -> None:
         adapter = Adapter("web", Settings(), Outside(http, Feed(away), Files(away), Boards(away)))
         [part] = adapter.render(Outbound("a"))
         assert (await adapter.send(HERE, part, "key 1")).kind == "transient"
+        assert (await adapter.show(HERE, Growing("a"), "key 1", None)).kind == "transient"
     await away.close()
 
 
