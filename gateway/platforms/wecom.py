@@ -23,7 +23,8 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, Self
 from xml.etree import ElementTree as ET
 
@@ -56,12 +57,19 @@ from gateway.platforms import (
     Unauthorized,
 )
 from gateway.store import Unreachable
-from gateway.text.dialect import PLAIN, Dialect, write
+from gateway.text.dialect import MARKDOWN, PLAIN, ZERO_WIDTH, fenced, linked, ticked, write
 from gateway.text.markdown import fitting, utf8
 from gateway.wire import (
+    DOWNLOAD_S,
     Answer,
+    Token,
+    by_status,
     call,
     check_fresh,
+    dumped,
+    file_of,
+    id_of,
+    may_open,
     object_of,
     objects_of,
     origin,
@@ -69,6 +77,7 @@ from gateway.wire import (
     seconds,
     size_of,
     text_of,
+    waits,
 )
 
 STREAM_LIMIT: Final = 20_480
@@ -88,13 +97,13 @@ LOOK_S: Final = 0.1
 """How often we look whether it has come."""
 RESPONSE_MS: Final = 3_600_000
 """A `response_url` lasts so long."""
-DOWNLOAD_S: Final = 30.0
-TOKEN_SPARE_S: Final = 300.0
-"""A token is not used in its last minutes."""
+LIMITED_S: Final = 60.0
+"""WeCom counts calls by the minute, and names no wait."""
 
 _PADDING: Final = 32
 """Padding fills up to a multiple of it; twice the cipher's block."""
-_ID_MAX: Final = 256
+_ID: Final = re.compile(r".{1,256}", re.DOTALL)
+_VISIBLE: Final = re.compile(r"[!-~]+", re.ASCII)
 _SIGNATURE: Final = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _KEY: Final = re.compile(r"[A-Za-z0-9+/]{43}", re.ASCII)
 
@@ -107,8 +116,6 @@ _MEANINGS: Final[dict[OutcomeKind, tuple[int, ...]]] = {
 }
 _ERRORS: Final[dict[int, OutcomeKind]] = {code: kind for kind, codes in _MEANINGS.items() for code in codes}
 """What an `errcode` means to a sender; any other but 0 is `rejected`."""
-_TOKEN_OVER: Final = {40014, 42001}
-"""An app's token is to be asked for again."""
 
 
 class Settings(Connection):
@@ -169,7 +176,14 @@ GUIDE: Final = Guide(
 class Adapter(Plain):
     """One bot, or one app."""
 
-    capabilities: Capabilities
+    capabilities = Capabilities(
+        text_limit=TEXT_LIMIT,
+        limit_unit="bytes",
+        idempotent_send=True,
+        methods=frozenset({"GET", "POST"}),
+        buttons=BUTTONS_MAX,
+    )
+    """Of a bot."""
 
     def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
         self._connection = connection
@@ -177,18 +191,15 @@ class Adapter(Plain):
         self._http = outside.http
         self._boards = outside.boards
         self._crypt = Crypt(settings.token.get_secret_value(), settings.encoding_aes_key.get_secret_value())
-        self._later = _dumped({"content": settings.later_text})
+        self._later = _text({"content": settings.later_text})
         self._is_app = settings.agent_id is not None
         self._base = URL(settings.api_base)
-        self._token, self._token_until_s = "", 0.0
-        methods = frozenset({"GET", "POST"})
-        self.capabilities = (
-            Capabilities(text_limit=APP_TEXT_LIMIT, limit_unit="bytes", methods=methods)
-            if self._is_app
-            else Capabilities(
-                text_limit=TEXT_LIMIT, limit_unit="bytes", idempotent_send=True, methods=methods, buttons=BUTTONS_MAX
-            )
-        )
+        self._token = Token(self._fetch_token)
+        home: _Place = origin(settings.api_base)
+        self._response_places = [home, *map(_over_https, settings.response_hosts)]
+        self._file_places = [home, *map(_over_https, settings.file_hosts)]
+        if self._is_app:
+            self.capabilities = replace(self.capabilities, text_limit=APP_TEXT_LIMIT, idempotent_send=False, buttons=0)
 
     # pure
 
@@ -262,7 +273,7 @@ class Adapter(Plain):
         stream = _stream(to)
         if not stream or not growing.markdown or _is_over(to):
             return Outcome("ok")
-        text = _dumped(self.render(Outbound(growing.markdown))[0].payload)
+        text = _text(self.render(Outbound(growing.markdown))[0].payload)
         try:
             board = await self._boards.write(to.conversation.id, stream, text, whole=False)
         except Unreachable as error:
@@ -291,24 +302,14 @@ class Adapter(Plain):
         where = text_of(attachment.fetch.get("url"))
         if not where:
             raise NotDownloaded("WeCom gives no address for it")
-        if not self._is_allowed(where, self._settings.file_hosts):
-            raise NotDownloaded("its address leads to a host that file_hosts does not name")
-        answer = await call(
-            self._http,
-            "GET",
-            URL(where, encoded=True),
-            headers={},
-            timeout_s=DOWNLOAD_S,
-            max_bytes=max_bytes + _PADDING,
-        )
-        if isinstance(answer, Outcome):
-            raise NotDownloaded(f"WeCom did not give it: {answer.detail}")
-        if answer.status in {403, 404}:
-            raise NotDownloaded("it is not there any more: WeCom keeps a file for five minutes")
-        if answer.status != 200:
-            raise NotDownloaded(f"WeCom did not give it: status {answer.status}")
         try:
-            content = self._crypt.decrypt(answer.body)
+            url = _opened(where, self._file_places)
+        except NotDownloaded as error:
+            raise NotDownloaded(f"{error} (does file_hosts name it?)") from None
+        answer = await call(self._http, "GET", url, headers={}, timeout_s=DOWNLOAD_S, max_bytes=max_bytes + _PADDING)
+        encrypted = file_of(answer, "WeCom", attachment, why="WeCom keeps a file for five minutes")
+        try:
+            content = self._crypt.decrypt(encrypted)
         except ValueError:
             raise NotDownloaded("what came is not the encrypted file") from None
         if len(content) > max_bytes:
@@ -317,7 +318,7 @@ class Adapter(Plain):
 
     async def identity(self) -> Actor:
         """Of a bot as the settings say it: WeCom has no call that would tell."""
-        if self._is_app and isinstance(token := await self._access_token(), Outcome):
+        if self._is_app and isinstance(token := await self._token.get(), Outcome):
             raise ConnectionRefused(f"{token.detail} (are receive_id and corp_secret this app's?)")
         name = self._settings.bot_name or self._connection
         return Actor(name, name, is_bot=True, is_self=True)
@@ -341,15 +342,15 @@ class Adapter(Plain):
         event = object_of(body.get("event"))
         if kind == "event" and event.get("eventtype") != "template_card_event":
             return []
-        msgid, user = _id("msgid", body.get("msgid")), _id("from.userid", object_of(body.get("from")).get("userid"))
+        msgid = id_of("msgid", body.get("msgid"), _ID)
+        user = id_of("from.userid", object_of(body.get("from")).get("userid"), _ID)
         at_ms = _at_ms(request)
         direct = body.get("chattype") != "group"
         extra: dict[str, Any] = {"nonce": request.query["nonce"], "at_ms": at_ms}
-        url = text_of(body.get("response_url")).strip()
-        if self._is_allowed(url, self._settings.response_hosts):
-            extra["response_url"] = url
+        with suppress(NotDownloaded):
+            extra["response_url"] = str(_opened(text_of(body.get("response_url")).strip(), self._response_places))
         common: dict[str, Any] = {
-            "conversation": self._conversation(user if direct else _id("chatid", chat), direct=direct),
+            "conversation": self._conversation(user if direct else id_of("chatid", chat, _ID), direct=direct),
             "actor": Actor(user),
             "dedupe_keys": (f"id:{msgid}",),
             "at_ms": at_ms,
@@ -362,7 +363,7 @@ class Adapter(Plain):
             value, extra["task_id"] = _pressed(card), text_of(card.get("task_id"))
             return [Event(kind="action", value=value, **common)] if value else []
         if kind == "stream":
-            extra["stream"] = _id("stream.id", object_of(body.get("stream")).get("id"))
+            extra["stream"] = id_of("stream.id", object_of(body.get("stream")).get("id"), _ID)
             return [Event(kind="pull", **common)]
         text, attachments = _content(body)
         quoted, of_quoted = _content(object_of(body["quote"])) if "quote" in body else ("", ())
@@ -384,7 +385,7 @@ class Adapter(Plain):
         kind = body.get("MsgType", "")
         if kind == "event":
             return []
-        user, msgid = _id("FromUserName", body.get("FromUserName")), _id("MsgId", body.get("MsgId"))
+        user, msgid = id_of("FromUserName", body.get("FromUserName"), _ID), id_of("MsgId", body.get("MsgId"), _ID)
         return [
             Event(
                 kind="message",
@@ -410,26 +411,15 @@ class Adapter(Plain):
         mention = re.escape(f"@{name}")
         return re.sub(rf"\A\s*{mention}(?!\w)\s*|\s+{mention}\s*\Z", "", text)
 
-    def _is_allowed(self, url: str, hosts: Sequence[str]) -> bool:
-        try:
-            place, host = origin(url), URL(url).host or ""
-        except ValueError:
-            return False
-        if not url.isascii() or not url.isprintable() or " " in url:  # it is used as it is
-            return False
-        return place == origin(self._settings.api_base) or (
-            place == f"https://{host}:443" and any(fnmatchcase(host, one) for one in hosts)
-        )
-
     # answering
 
     def _answer(self, event: Event, answer: Mapping[str, Any]) -> HttpReply:
         """Encrypted, with the nonce of what is answered, as WeCom wants it."""
         stamp, nonce = str(event.at_ms // 1000), event.extra["nonce"]
-        encrypted = self._crypt.sealed(json.dumps(answer, ensure_ascii=False).encode(), self._settings.receive_id)
+        encrypted = self._crypt.sealed(dumped(answer), self._settings.receive_id)
         signature = self._crypt.sign(stamp, nonce, encrypted)
         whole = {"encrypt": encrypted, "msgsignature": signature, "timestamp": int(stamp), "nonce": nonce}
-        return HttpReply(body=json.dumps(whole).encode())
+        return HttpReply(body=dumped(whole))
 
     async def _put(self, to: Address, stream: str, payload: Mapping[str, Any]) -> Outcome | None:
         """On the stream: sent when WeCom has come for the whole of it. None: it does not come any more, and will not see
@@ -441,7 +431,7 @@ class Adapter(Plain):
         if came_ms + SILENCE_MS <= time.time() * 1000 or _is_over(to):
             board = await self._boards.close(conversation, stream, self._later, even_whole=True)
         else:
-            board = await self._boards.write(conversation, stream, _dumped(payload), whole=True)
+            board = await self._boards.write(conversation, stream, _text(payload), whole=True)
         until_s = time.monotonic() + self._settings.timeout_s
         while not board.is_over and time.monotonic() < until_s:
             await asyncio.sleep(LOOK_S)
@@ -462,7 +452,7 @@ class Adapter(Plain):
         above.append({**payload, "key": key})
         if sum(utf8(one["content"] + _SEAM) for one in above) > ABOVE_LIMIT:
             return False
-        text = _dumped(above)
+        text = _text(above)
         return (await self._boards.write_above(to.conversation.id, stream, text)).above == text
 
     async def _respond(self, to: Address, content: str, key: str) -> Outcome:
@@ -477,7 +467,7 @@ class Adapter(Plain):
         if holder not in {"", key}:
             return Outcome("target_gone", detail="nothing is left to answer by: response_url takes one message")
         body = {"msgtype": "markdown", "markdown": {"content": content}}
-        outcome, _ = await self._post("response_url", URL(url, encoded=True), body)
+        outcome, _ = await self._ask("response_url", "POST", URL(url, encoded=True), body)
         if outcome.kind == "ok" or (outcome.kind == "rejected" and holder):
             return Outcome("ok", Sent(key))
         if outcome.kind in {"rate_limited", "transient", "too_long"} and not holder:
@@ -492,13 +482,13 @@ class Adapter(Plain):
             "agentid": self._settings.agent_id,
             "text": {"content": part.payload["content"]},
         }
-        token = await self._access_token()
+        token = await self._token.get()
         if isinstance(token, Outcome):
             return token
         url = (self._base / "cgi-bin/message/send").with_query(access_token=token)
-        outcome, answer = await self._post("message/send", url, body)
-        if answer.get("errcode") in _TOKEN_OVER:
-            self._token = ""  # the next try asks for another
+        outcome, answer = await self._ask("message/send", "POST", url, body)
+        if answer.get("errcode") in {40014, 42001}:  # the next try asks for another
+            self._token.drop(token)
             return Outcome("transient", detail=outcome.detail)
         if outcome.kind != "ok":
             return outcome
@@ -506,36 +496,26 @@ class Adapter(Plain):
             return Outcome("target_gone", detail=f"message/send: {gone[:100]} can't be sent to")
         return Outcome("ok", Sent(text_of(answer.get("msgid"))))
 
-    async def _access_token(self) -> str | Outcome:
+    async def _fetch_token(self) -> tuple[str, float] | Outcome:
         """Of an app, for about two hours."""
-        if self._token and time.monotonic() < self._token_until_s:
-            return self._token
         secret = self._settings.corp_secret
-        params = {"corpid": self._settings.receive_id, "corpsecret": secret.get_secret_value() if secret else ""}
-        answer = await call(
-            self._http,
-            "GET",
-            self._base / "cgi-bin/gettoken",
-            headers={},
-            params=params,
-            timeout_s=self._settings.timeout_s,
-        )
-        outcome, body = _understood("gettoken", answer)
-        token = text_of(body.get("access_token"))
-        if outcome.kind != "ok" or not token:
-            # Nothing was sent yet, so that to ask again is no harm.
-            kind: OutcomeKind = "transient" if outcome.kind in {"ok", "ambiguous"} else outcome.kind
-            return Outcome(kind, retry_after_s=outcome.retry_after_s, scope="connection", detail=outcome.detail)
-        self._token = token
-        self._token_until_s = time.monotonic() + size_of(body.get("expires_in")) - TOKEN_SPARE_S
-        return token
+        query = {"corpid": self._settings.receive_id, "corpsecret": secret.get_secret_value() if secret else ""}
+        url = (self._base / "cgi-bin/gettoken").with_query(query)
+        outcome, answer = await self._ask("gettoken", "GET", url)
+        token = text_of(answer.get("access_token"))
+        if outcome.kind == "ok" and token:
+            return token, size_of(answer.get("expires_in"))
+        if outcome.kind == "ok":
+            return Outcome("transient", scope="connection", detail="gettoken: ok without a token")
+        return replace(outcome, scope="connection")
 
-    async def _post(self, what: str, url: URL, body: Mapping[str, Any]) -> tuple[Outcome, dict[str, Any]]:
-        raw = json.dumps(body, ensure_ascii=False).encode()
-        headers = {"Content-Type": "application/json"}
-        return _understood(
-            what, await call(self._http, "POST", url, headers=headers, body=raw, timeout_s=self._settings.timeout_s)
-        )
+    async def _ask(
+        self, what: str, method: str, url: URL, body: Mapping[str, Any] | None = None
+    ) -> tuple[Outcome, dict[str, Any]]:
+        raw = None if body is None else dumped(body)
+        headers = {"Content-Type": "application/json"} if raw else {}
+        answer = await call(self._http, method, url, headers=headers, body=raw, timeout_s=self._settings.timeout_s)
+        return _understood(what, answer)
 
 
 class Crypt:
@@ -579,7 +559,7 @@ class Crypt:
 
 def _parameter(request: RawRequest, name: str) -> str:
     value = request.query.get(name, "")
-    if not value or not value.isascii() or not value.isprintable() or len(value) > _ID_MAX:
+    if not _VISIBLE.fullmatch(value) or len(value) > 256:
         raise Unauthorized(f"{name}: missing, or not short printable ASCII")
     return value
 
@@ -619,10 +599,21 @@ def _read_xml(raw: bytes) -> dict[str, str]:
     return {one.tag: one.text or "" for one in fields}
 
 
-def _id(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value or len(value) > _ID_MAX:
-        raise Malformed(f"{name}: missing, or not an id")
-    return value
+_Place = str | re.Pattern[str]
+
+
+def _over_https(host: str) -> re.Pattern[str]:
+    """Where a host of the settings is, over HTTPS."""
+    named = re.escape(host).replace(r"\*", ".*")
+    return re.compile(f"https://{named}:443")
+
+
+def _opened(url: str, places: Sequence[_Place]) -> URL:
+    """The address as it is, for a signature is in it. Raises `NotDownloaded`."""
+    may_open(url, "WeCom", places)
+    if not _VISIBLE.fullmatch(url):
+        raise NotDownloaded("its address has signs that no address has")
+    return URL(url, encoded=True)
 
 
 def _pressed(card: Mapping[str, Any]) -> str:
@@ -666,37 +657,26 @@ def _is_over(to: Address) -> bool:
     return at_ms + STREAM_MS <= time.time() * 1000
 
 
-def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _text(value: Any) -> str:
+    return dumped(value).decode()
 
 
 def _understood(what: str, answer: Answer | Outcome) -> tuple[Outcome, dict[str, Any]]:
     """What an answer means. Errors come with status 200."""
     if isinstance(answer, Outcome):
-        return Outcome(answer.kind, detail=f"{what}: {answer.detail}"), {}
+        return replace(answer, detail=f"{what}: {answer.detail}"), {}
     body = answer.json() or {}
     code = body.get("errcode")
     if answer.status == 200 and not isinstance(code, int):
         return Outcome("ambiguous", detail=f"{what}: an answer that is not WeCom's"), {}
     if answer.status == 200 and code == 0:
         return Outcome("ok"), body
-    kind = _ERRORS.get(code, "rejected") if isinstance(code, int) else _by_status(answer.status)
+    kind = _ERRORS.get(code, "rejected") if isinstance(code, int) else by_status(answer.status)
     detail = f"{what}: status {answer.status}, errcode {code}"
     if kind == "rate_limited" or answer.status == 429:
-        wait_s = answer.retry_after_s()
-        wait_s = 60.0 if wait_s is None else wait_s
+        wait_s = waits(answer, LIMITED_S)
         return Outcome("rate_limited", retry_after_s=wait_s, scope="connection", detail=detail), body
     return Outcome(kind, detail=detail), body
-
-
-def _by_status(status: int) -> OutcomeKind:
-    if status in {401, 403}:
-        return "auth_failed"
-    if status == 413:
-        return "too_long"
-    if status in {408, 503}:
-        return "transient"
-    return "ambiguous" if status >= 500 else "rejected"
 
 
 def _card(outbound: Outbound) -> dict[str, Any]:
@@ -731,7 +711,7 @@ def _pressed_card(event: Event) -> dict[str, Any]:
 _LIVE: Final = re.compile(r"<(?=@|/?think\b)", re.IGNORECASE)
 """What calls a person, or is shown as a thought, wherever it stands."""
 _TAG: Final = re.compile(r"<(?=[A-Za-z/!?@])")
-_APART: Final = "<\u200b"
+_APART: Final = f"<{ZERO_WIDTH}"
 _MARK: Final = re.compile(
     r"\\(?=[!-/:-@\[-`{-~]|$)"  # a backslash that would take what follows
     r"|`|\*(?=\S)|(?<=\S)\*|(?<!\w)_(?=\S)|(?<=\S)_(?!\w)|~(?=~)|(?<=~)~"
@@ -744,40 +724,17 @@ def _escape(text: str) -> str:
     return _TAG.sub(_APART, _MARK.sub(lambda mark: f"{mark[0][:-1]}\\{mark[0][-1]}", text))
 
 
-def _code(code: str) -> str:
-    ticks = "`" * (max(map(len, re.findall("`+", code)), default=0) + 1)
-    blank = " " if code.startswith("`") or code.endswith("`") else ""
-    return f"{ticks}{blank}{_LIVE.sub(_APART, code)}{blank}{ticks}"
+def calm(code: str) -> str:
+    """Code, where marks are none, but whoever is called is called."""
+    return _LIVE.sub(_APART, code)
 
 
-def _block(code: str, language: str) -> str:
-    fence = "`" * max(3, max(map(len, re.findall("`+", code)), default=0) + 1)
-    return f"{fence}{language}\n{_LIVE.sub(_APART, code)}\n{fence}"
-
-
-def _link(label: str, url: str) -> str:
-    return f"[{label or _escape(url)}]({url.replace('(', '%28').replace(')', '%29')})"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
-    return "\n".join([lines[0], f"|{' --- |' * len(rows[0])}", *lines[1:]])
-
-
-WECOM: Final = Dialect(
+WECOM: Final = replace(
+    MARKDOWN,
     escape=_escape,
-    bold="**{}**".format,
-    italic="*{}*".format,
-    strike="~~{}~~".format,
-    code=_code,
-    block=_block,
-    link=_link,
-    heading=lambda text, level: f"{'#' * level} {text}",
-    marker=lambda number, _: "- " if number is None else f"{number}. ",
-    indent="    ",
-    quote=lambda text: "\n".join(f"> {line}" for line in text.split("\n")),
-    rule="---",
-    table=_table,
+    code=lambda code: ticked(calm(code)),
+    block=lambda code, language: fenced(calm(code), language),
+    link=lambda label, url: linked(label or _escape(url), url),
     # A mark between a letter and a punctuation mark is none.
     seam=lambda outer, inner: " " if outer.isalnum() and not inner.isalnum() else "",
 )
