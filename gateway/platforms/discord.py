@@ -242,7 +242,7 @@ class Adapter(Plain):
         return _reply({"type": 5 if any(event.kind == "command" for event in events) else 6})
 
     def render(self, outbound: Outbound) -> list[Part]:
-        parts = [_part(*one) for one in _fitting(outbound.markdown)] or [Part({"content": "…"})]
+        parts = [_part(*one) for one in _fitting(outbound.markdown) or [_NOTHING]]
         if outbound.buttons:
             parts[-1].payload["components"] = _rows(outbound.buttons)
         return parts
@@ -304,7 +304,7 @@ class Adapter(Plain):
             raise ConnectionRefused("listen is off for this connection: it hears commands and buttons only")
         session = _Session.of(await inlet.recall())
         if not self.me and session.us:
-            self.me = _ours({"id": session.us})
+            self.me = Actor(session.us, is_bot=True, is_self=True)
         while True:
             try:
                 await self._follow(session, inlet)
@@ -327,15 +327,21 @@ class Adapter(Plain):
         return file_of(answer, "Discord", attachment, why="not there any more? its addresses are good for a day")
 
     async def identity(self) -> Actor:
-        me, application = await self._known("users/@me"), await self._known("applications/@me")
+        try:
+            me, application = _ours(await self._asked("users/@me")), await self._asked("applications/@me")
+        except ConnectionError as why:
+            raise ConnectionRefused(str(why)) from None
         if text_of(application.get("verify_key")).lower() != self._settings.public_key.lower():
             name = text_of(application.get("name"))
             raise ConnectionRefused(f"public_key is not the one of {name!r}, which bot_token belongs to")
-        self.me = _ours(me)
-        return self.me
+        self.me = me
+        return me
 
     async def register(self, url: str) -> str:
-        application = await self._known("applications/@me")
+        try:
+            application = await self._asked("applications/@me")
+        except ConnectionError as why:
+            raise ConnectionRefused(str(why)) from None
         command = self._settings.command
         option = {"type": 3, "name": "line", "description": "stop, new, help …", "required": False}
         shown = {"name": command, "type": 1, "description": "Commands for deskmate", "options": [option]}
@@ -554,15 +560,8 @@ class Adapter(Plain):
         sent = _sent(answer, original=True)
         return Outcome("ok", sent) if sent else Outcome("transient", detail="edit response: an answer without an id")
 
-    async def _known(self, path: str) -> dict[str, Any]:
-        """What the API tells at this path. Raises `ConnectionRefused`."""
-        try:
-            return await self._asked(path)
-        except ConnectionError as why:
-            raise ConnectionRefused(str(why)) from None
-
     async def _asked(self, path: str) -> dict[str, Any]:
-        """The same. Raises `ConnectionRefused` for a refused token, `ConnectionError` for what passes."""
+        """What the API tells at this path. Raises `ConnectionRefused` if the token is refused, else `ConnectionError`."""
         outcome, answer = await self._ask(path, "GET", path)
         if outcome.kind == "auth_failed":
             raise ConnectionRefused(f"{outcome.detail}: {_FINAL[4004]}")
@@ -623,7 +622,7 @@ class _Session:
         session = cls(
             id=text_of(words.get("id")),
             url=text_of(words.get("url")),
-            us=text_of(words.get("us")),
+            us=us if _ID.fullmatch(us := text_of(words.get("us"))) else "",
             sequence=sequence if isinstance(sequence, int) else None,
         )
         if not session.id or not session.url:
@@ -666,6 +665,9 @@ def _id(name: str, value: Any) -> str:
 
 
 def _ours(user: Mapping[str, Any]) -> Actor:
+    """Who we are. Raises `ConnectionError` for an answer that does not tell."""
+    if not _ID.fullmatch(text_of(user.get("id"))):
+        raise ConnectionError("Discord does not tell who the bot is")
     return Actor(text_of(user.get("id")), text_of(user.get("username")), is_bot=True, is_self=True)
 
 
@@ -781,11 +783,11 @@ def _part(source: str, text: str) -> Part:
 
 def _first(markdown: str) -> Part:
     """The first of all. No more than twice the limit is looked at: nothing behind that changes it."""
-    found = _fitting(markdown.lstrip("\n")[: 2 * TEXT_LIMIT])
-    return _part(*found[0]) if found else _NOTHING
+    first, *_ = _fitting(markdown.lstrip("\n")[: 2 * TEXT_LIMIT]) or [_NOTHING]
+    return _part(*first)
 
 
-_NOTHING: Final = Part({"content": "…"})
+_NOTHING: Final = ("…", "…")
 
 
 def _rows(buttons: Sequence[Button]) -> list[dict[str, Any]]:

@@ -343,23 +343,21 @@ class Adapter(Plain):
         return Outcome("ok", Sent(key)) if answered.kind == "ok" else answered
 
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
-        channel = text_of(sent.ref.get("channel")) or to.conversation.channel
         if STREAM in sent.ref:
-            stopped, _ = await self._ask("chat.stopStream", {"channel": channel, "ts": sent.message_id})
+            stopped, _ = await self._ask("chat.stopStream", _place(to, sent))
             if stopped.kind in {"rate_limited", "transient", "ambiguous"}:
                 return harmless(stopped)
             # A refusal means that it is over: by its age, by somebody's click, or because we were here before.
             sent = replace(sent, ref={name: value for name, value in sent.ref.items() if name != STREAM})
         # Without `blocks` those of before might stay.
-        body = {"channel": channel, "ts": sent.message_id, "blocks": [], **_shown(part), **_QUIET}
+        body = {**_place(to, sent), "blocks": [], **_shown(part), **_QUIET}
         if key := text_of(sent.ref.get("key")):
             body["metadata"] = _metadata(key)
         outcome, _ = await self._ask("chat.update", body)
         return Outcome("ok", sent) if outcome.kind == "ok" else harmless(outcome)
 
     async def delete(self, to: Address, sent: Sent) -> Outcome:
-        channel = text_of(sent.ref.get("channel")) or to.conversation.channel
-        outcome, _ = await self._ask("chat.delete", {"channel": channel, "ts": sent.message_id})
+        outcome, _ = await self._ask("chat.delete", _place(to, sent))
         return harmless(outcome)
 
     async def find(self, to: Address, key: str, since_ms: int) -> Outcome:
@@ -398,7 +396,7 @@ class Adapter(Plain):
         first = _first(growing.markdown)
         part = _part(*(first or _NOTHING))
         # What is streamed can't be taken back: no step, as it will be over, and of a long answer the first part alone.
-        text = _inert(first[0]) if first else ""
+        text = calm(first[0]) if first else ""
         if sent is None:
             begun = await self._begin_stream(to, text, key) if text and not growing.steps else None
             return begun or await self._say(to, part, key)
@@ -407,8 +405,8 @@ class Adapter(Plain):
             return await self.edit(to, sent, part)
         if text == stream["text"]:
             return Outcome("ok", sent)
-        body = {"channel": sent.ref["channel"], "ts": sent.message_id, "markdown_text": text[len(stream["text"]) :]}
-        outcome, _ = await self._ask("chat.appendStream", body)
+        more = {**_place(to, sent), "markdown_text": text[len(stream["text"]) :]}
+        outcome, _ = await self._ask("chat.appendStream", more)
         match outcome.kind:
             case "ok":
                 return Outcome("ok", replace(sent, ref={**sent.ref, STREAM: {**stream, "text": text}}))
@@ -649,13 +647,9 @@ class Adapter(Plain):
         if not handle or handle.expires_at_ms <= time.time() * 1000:
             return Outcome("target_gone", detail="response_url: too late")
         answer = await self._call(URL(text_of(handle.data.get("url"))), dumped(body), {"Content-Type": _JSON})
-        if isinstance(answer, Outcome):
-            return Outcome(answer.kind, detail=f"response_url: {answer.detail}")
-        if answer.status == 200:
-            return Outcome("ok")
-        kind: OutcomeKind = "target_gone" if answer.status in {404, 410} else by_status(answer.status)
-        wait_s = waits(answer) if kind == "rate_limited" else None
-        return Outcome(kind, retry_after_s=wait_s, detail=f"response_url: status {answer.status}")
+        outcome = _by_status("response_url", answer)
+        is_over = isinstance(answer, Answer) and answer.status in {404, 410}
+        return replace(outcome, kind="target_gone") if is_over else outcome
 
     async def _upload(self, to: Address, file: Attachment) -> Outcome:
         """Ask where to, bring the bytes there, post it. Nobody sees anything before the last step."""
@@ -672,10 +666,8 @@ class Adapter(Plain):
             return Outcome("rejected", detail=f"{file.name}: {error}")
         headers = {"Content-Type": "application/octet-stream"}
         brought = await self._call(url, content, headers, timeout_s=UPLOAD_S)
-        if isinstance(brought, Outcome):
-            return harmless(Outcome(brought.kind, detail=f"upload: {brought.detail}"))
-        if brought.status != 200:
-            return harmless(Outcome(by_status(brought.status), detail=f"upload: status {brought.status}"))
+        if (outcome := _by_status("upload", brought)).kind != "ok":
+            return harmless(outcome)
         body = {"files": [{"id": place.get("file_id"), "title": name}], "channel_id": to.conversation.channel}
         if thread := _thread_ts(to.conversation):
             body["thread_ts"] = thread
@@ -805,6 +797,11 @@ def _is_bare(message: Mapping[str, Any], us: Collection[str]) -> bool:
     return is_answer and message.get("user") in us and not _key_of(message) and not message.get("files")
 
 
+def _place(to: Address, sent: Sent) -> dict[str, Any]:
+    """Which message, in the words of all methods that change one."""
+    return {"channel": text_of(sent.ref.get("channel")) or to.conversation.channel, "ts": sent.message_id}
+
+
 def _sent(channel: str, message: Mapping[str, Any], key: str, stream: Mapping[str, str] | None = None) -> Sent | None:
     ts = text_of(message.get("ts"))
     ref = {"channel": text_of(message.get("channel")) or channel, "key": key}
@@ -834,8 +831,8 @@ def _fitting(markdown: str, limit: int) -> list[tuple[str, str]]:
     )
 
 
-def _inert(markdown: str) -> str:
-    """For a stream, which reads Markdown as Slack does: no mention, no link with a label, no entity.
+def calm(markdown: str) -> str:
+    """Calls nobody in a stream, which reads Markdown as Slack does: no mention, no link with a label, no entity.
 
     A stream only ever gets what is new, so each of these characters is cut off from the next one, whatever that is.
     """
@@ -868,6 +865,18 @@ def _shown(part: Part) -> dict[str, Any]:
 
 def _is_direct(channel: str) -> bool:
     return channel.startswith("D")
+
+
+def _by_status(what: str, answer: Answer | Outcome) -> Outcome:
+    """How a call ended that is none of the Web API: its status alone tells."""
+    if isinstance(answer, Outcome):
+        return replace(answer, detail=f"{what}: {answer.detail}")
+    if answer.status == 200:
+        return Outcome("ok")
+    kind = by_status(answer.status)
+    return Outcome(
+        kind, None, waits(answer) if kind == "rate_limited" else None, detail=f"{what}: status {answer.status}"
+    )
 
 
 def _understood(method: str, answer: Answer | Outcome) -> tuple[Outcome, dict[str, Any]]:

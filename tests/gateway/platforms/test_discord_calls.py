@@ -573,6 +573,9 @@ async def test_identity_is_who_the_token_says_and_the_key_has_to_fit(
     with pytest.raises(ConnectionRefused, match=r"401: Unauthorized.*bot_token is refused") as refused:
         await connect(discord.url, http, bot_token=SecretStr("wrong-token")).identity()
     assert "wrong-token" not in str(refused.value)
+    discord.next(on="identity", status=200, body={})
+    with pytest.raises(ConnectionRefused, match="who the bot is"):
+        await connect(discord.url, http).identity()
 
 
 @asynccontextmanager
