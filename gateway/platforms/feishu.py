@@ -352,13 +352,12 @@ class Adapter(Plain):
         path = f"im/v1/messages/{message}/reactions"
         if on:
             _, answer = await self._ask("POST", path, {"reaction_type": {"emoji_type": emoji}})
-            if made := text_of(object_of(answer.get("data")).get("reaction_id")):
+            if _ID.fullmatch(made := text_of(object_of(answer.get("data")).get("reaction_id"))):
                 self._reactions[message] = made
             return
         known = self._reactions.pop(message, "")
-        for made in [known] if known else await self._reactions_to(path, emoji):
-            if _ID.fullmatch(made):
-                await self._ask("DELETE", f"{path}/{made}")
+        for one in [known] if known else await self._reactions_to(path, emoji):
+            await self._ask("DELETE", f"{path}/{one}")
 
     async def pressed(self, to: Address, event: Event, text: str, *, is_settled: bool) -> None:
         """The waiting sign ended with the webhook's answer, and the text is said like any other: the buttons go."""
@@ -578,9 +577,10 @@ class Adapter(Plain):
         """Ours to a message, whichever process has made them."""
         _, answer = await self._ask("GET", path, params={"reaction_type": emoji, "page_size": "50"})
         return [
-            text_of(one.get("reaction_id"))
+            made
             for one in objects_of(object_of(answer.get("data")).get("items"))
             if object_of(one.get("operator")).get("operator_id") == self._settings.app_id
+            and _ID.fullmatch(made := text_of(one.get("reaction_id")))
         ]
 
     async def _ask(

@@ -667,16 +667,17 @@ def _understood(what: str, answer: Answer | Outcome) -> tuple[Outcome, dict[str,
         return replace(answer, detail=f"{what}: {answer.detail}"), {}
     body = answer.json() or {}
     code = body.get("errcode")
-    if answer.status == 200 and not isinstance(code, int):
-        return Outcome("ambiguous", detail=f"{what}: an answer that is not WeCom's"), {}
-    if answer.status == 200 and code == 0:
+    if not isinstance(code, int):
+        kind = "ambiguous" if answer.status == 200 else by_status(answer.status)
+        code, body = None, {}
+    elif answer.status == 200 and code == 0:
         return Outcome("ok"), body
-    kind = _ERRORS.get(code, "rejected") if isinstance(code, int) else by_status(answer.status)
-    detail = f"{what}: status {answer.status}, errcode {code}"
-    if kind == "rate_limited" or answer.status == 429:
-        wait_s = waits(answer, LIMITED_S)
-        return Outcome("rate_limited", retry_after_s=wait_s, scope="connection", detail=detail), body
-    return Outcome(kind, detail=detail), body
+    else:
+        kind = "rate_limited" if answer.status == 429 else _ERRORS.get(code, "rejected")
+    made = Outcome(kind, detail=f"{what}: status {answer.status}, errcode {code}")
+    if kind == "rate_limited":
+        made = replace(made, retry_after_s=waits(answer, LIMITED_S), scope="connection")
+    return made, body
 
 
 def _card(outbound: Outbound) -> dict[str, Any]:

@@ -461,6 +461,7 @@ async def test_no_redirect_takes_the_token_elsewhere(feishu: FeishuTwin, adapter
         ({"status": 200, "body": "<html>sign in"}, "ambiguous", None),
         ({"status": 200, "body": [1]}, "ambiguous", None),
         ({"status": 200, "body": {"code": 0}}, "ambiguous", None),
+        ({"status": 200, "body": {"code": [0]}}, "ambiguous", None),
         ({"close": True}, "ambiguous", None),
     ],
 )

@@ -718,6 +718,7 @@ async def test_whom_an_app_can_t_send_to_is_gone(app: World) -> None:
         ("gettoken", {"status": 200, "body": {"errcode": 40001}}, "auth_failed"),
         ("gettoken", {"status": 200, "body": {"errcode": 45009}}, "rate_limited"),
         ("message/send", {"status": 500}, "ambiguous"),
+        ("message/send", {"status": 500, "body": {"errcode": [0]}}, "ambiguous"),
         ("message/send", {"close": True, "taken": True}, "ambiguous"),
         ("message/send", {"status": 200, "body": {"errcode": 60020}}, "auth_failed"),
     ],
