@@ -725,9 +725,9 @@ def _escape(text: str) -> str:
     return _TAG.sub(_APART, _MARK.sub(lambda mark: f"{mark[0][:-1]}\\{mark[0][-1]}", text))
 
 
-def calm(code: str) -> str:
-    """Code, where marks are none, but whoever is called is called."""
-    return _LIVE.sub(_APART, code)
+def calm(text: str) -> str:
+    """Text that calls nobody and is no thought, in code too, where all else is as it stands."""
+    return _LIVE.sub(_APART, text)
 
 
 WECOM: Final = replace(

@@ -384,6 +384,15 @@ async def test_a_lost_answer_is_asked_for_again_and_stands_there_once(world: Wor
     assert (await world.adapter.send(rest, world.part("three"), "k3")).kind == "target_gone"
 
 
+async def test_who_may_have_used_the_address_keeps_it_whatever_comes_between(world: World) -> None:
+    rest = await world.asked_long_ago()
+    world.wecom.faults.order(Fault(on="response", close=True, taken=True))
+    world.wecom.faults.order(Fault(on="response", status=429))
+    kinds = [(await world.adapter.send(rest, world.part("two"), "k2")).kind for _ in range(3)]
+    assert kinds == ["ambiguous", "rate_limited", "ok"]
+    assert [text for kind, text in world.texts if kind == "response"] == ["two"]
+
+
 async def test_what_was_not_taken_leaves_the_address_to_others(world: World) -> None:
     rest = await world.asked_long_ago()
     world.wecom.faults.order(Fault(on="response", status=429, headers={"Retry-After": "7"}))
