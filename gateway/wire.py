@@ -283,21 +283,23 @@ def form(fields: Mapping[str, str | bytes], files: Mapping[str, tuple[Attachment
 
 
 _UNFIT: Final = re.compile(r'[\x00-\x1f\x7f-\x9f\u2028\u2029"\\/]')
-_MIME: Final = re.compile(r"(?!multipart/)[a-z]+/[a-z0-9.+-]{1,80}", re.ASCII)
+_MIME: Final = re.compile(r"(?!multipart/)[a-z]+/[a-z0-9._+-]{1,80}", re.ASCII)
 
 
 def file_of(answer: Answer | Outcome, whose: str, attachment: Attachment, *, why: str = "") -> bytes:
     """The file, if it is that and not a page about why there is none. Raises `NotDownloaded`.
 
-    `whose` is the platform's name, and `why` what is wrong there as a rule.
+    `whose` is the platform's name, and `why` what is wrong as a rule where it lets nobody have the file.
     """
     hint = f" ({why})" if why else ""
     if isinstance(answer, Outcome):
         raise NotDownloaded(f"{whose} did not give it: {answer.detail}")
     if answer.status in {404, 410}:
-        raise NotDownloaded(f"it is not there any more{hint}")
+        raise NotDownloaded("it is not there any more")
     if answer.status != 200:
-        raise NotDownloaded(f"{whose} did not give it: status {answer.status}{hint}")
+        raise NotDownloaded(
+            f"{whose} did not give it: status {answer.status}{hint if answer.status in {401, 403} else ''}"
+        )
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     # A page that somebody attached is as long as was said; one about an error is not.
     if kind in {"text/html", "application/json"} and len(answer.body) != attachment.size_bytes:
