@@ -266,6 +266,14 @@ async def test_a_reply_is_sent_when_wecom_has_come_for_the_whole_of_it(world: Wo
     assert world.wecom.calls == []
 
 
+async def test_while_wecom_comes_a_reply_goes_on_the_stream_however_long_it_took(world: World) -> None:
+    said, to = await world.asked()
+    await world.come()
+    assert (await world.adapter.send(aged(to, 40_000), world.part("Hello"), KEY)).kind == "ok"
+    await world.wecom.reply_to(said)
+    assert world.texts == [("stream", "Hello")]
+
+
 @pytest.mark.parametrize("came", [True, False])
 async def test_a_reply_that_wecom_does_not_come_for_goes_by_response_url_and_is_seen_once(
     world: World, *, came: bool
