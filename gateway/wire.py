@@ -298,7 +298,7 @@ def file_of(answer: Answer | Outcome, whose: str, attachment: Attachment, *, why
         raise NotDownloaded("it is not there any more")
     if answer.status != 200:
         raise NotDownloaded(
-            f"{whose} did not give it: status {answer.status}{hint if answer.status in {401, 403} else ''}"
+            f"{whose} did not give it: status {answer.status}{hint if answer.status < 500 else ''}"
         )
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     # A page that somebody attached is as long as was said; one about an error is not.
