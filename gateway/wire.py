@@ -291,15 +291,13 @@ def file_of(answer: Answer | Outcome, whose: str, attachment: Attachment, *, why
 
     `whose` is the platform's name, and `why` what is wrong as a rule where it lets nobody have the file.
     """
-    hint = f" ({why})" if why else ""
     if isinstance(answer, Outcome):
         raise NotDownloaded(f"{whose} did not give it: {answer.detail}")
+    hint = f" ({why})" if why and answer.status < 500 else ""
     if answer.status in {404, 410}:
-        raise NotDownloaded("it is not there any more")
+        raise NotDownloaded(f"it is not there any more{hint}")
     if answer.status != 200:
-        raise NotDownloaded(
-            f"{whose} did not give it: status {answer.status}{hint if answer.status < 500 else ''}"
-        )
+        raise NotDownloaded(f"{whose} did not give it: status {answer.status}{hint}")
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     # A page that somebody attached is as long as was said; one about an error is not.
     if kind in {"text/html", "application/json"} and len(answer.body) != attachment.size_bytes:

@@ -324,7 +324,7 @@ class Adapter(Plain):
             raise NotDownloaded(f"it has {attachment.size_bytes} bytes, allowed are {max_bytes}")
         headers = {"User-Agent": _AGENT}
         answer = await call(self._http, "GET", url, headers=headers, timeout_s=DOWNLOAD_S, max_bytes=max_bytes)
-        return file_of(answer, "Discord", attachment, why="not there any more? its addresses are good for a day")
+        return file_of(answer, "Discord", attachment, why="its addresses are good for a day")
 
     async def identity(self) -> Actor:
         try:

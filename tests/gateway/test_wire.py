@@ -190,8 +190,8 @@ def _stream(raw: bytes) -> aiohttp.StreamReader:
     ("given", "reason"),
     [
         (Outcome("ambiguous", detail="no answer"), "Acme did not give it: no answer"),
-        (answer(404), "it is not there any more$"),
-        (answer(410), "it is not there any more$"),
+        (answer(404), r"it is not there any more \(ask again\)"),
+        (answer(410), "it is not there any more"),
         (answer(500), "Acme did not give it: status 500$"),
         (answer(403), r"Acme did not give it: status 403 \(ask again\)"),
         (answer(302, b"1234"), "Acme did not give it: status 302"),

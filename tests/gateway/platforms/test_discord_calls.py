@@ -546,7 +546,7 @@ async def test_no_redirect_is_followed_to_a_file(discord: DiscordTwin, adapter: 
     ("fault", "reason"),
     [
         ({"status": 404}, "not there any more"),
-        ({"status": 403}, "not there any more"),
+        ({"status": 403}, "good for a day"),
         ({"status": 500}, "status 500"),
         ({"status": 200, "body": {"message": "oops"}}, "a page of application/json in its place"),
         ({"close": True}, "no answer"),
