@@ -26,6 +26,7 @@ from tests.harness.model_replies import Reply, calls, says
 from tests.harness.slack_twin import Workspace
 from tests.harness.telegram_twin import TelegramTwin
 from tests.harness.twins import Shown, Twin
+from tests.harness.webhook_twin import Bridge
 from tests.harness.wecom_twin import WecomTwin
 
 TWINS: Final[dict[str, Callable[[], Twin]]] = {
@@ -34,6 +35,7 @@ TWINS: Final[dict[str, Callable[[], Twin]]] = {
     "feishu": FeishuTwin,
     "discord": DiscordTwin,
     "wecom": WecomTwin,
+    "standard_webhooks": Bridge,
 }
 NOTE: Final = {"name": "web-access", "file": "references/sites/twin.example.md", "content": "- the door is on the left"}
 APPROVE: Final = "Approve"
@@ -166,5 +168,5 @@ async def test_all_that_people_do_is_answered_once_though_workers_are_killed(
 
 LISTENING: Final = {"discord"}
 """Platforms that bring messages over a connection that we hold."""
-MARKDOWN: Final = {"feishu", "discord", "wecom"}
+MARKDOWN: Final = {"feishu", "discord", "wecom", "standard_webhooks"}
 """Platforms that read Markdown themselves."""
