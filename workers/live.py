@@ -19,7 +19,7 @@ from workers.turn import Turn, rows_for
 
 logger = logging.getLogger(__name__)
 
-TAKE_BACK_S: Final = 0.5
+TAKE_BACK_S: Final = 1.5
 """The longest that a reply waits for the end of the typing sign."""
 
 

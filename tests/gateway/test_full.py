@@ -23,6 +23,9 @@ SERVES: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "pace hold": lambda store: pace.hold(store, ROOM, Outcome("rate_limited"), 1.0),
     "board write": lambda store: Boards(store).write(ROOM.id, "b", "text", whole=True),
     "board close": lambda store: Boards(store).close(ROOM.id, "b"),
+    "board take": lambda store: Boards(store).take(ROOM.id, "b", 1),
+    "board claim": lambda store: Boards(store).claim(ROOM.id, "url", "me"),
+    "board free": lambda store: Boards(store).free(ROOM.id, "url"),
     "keep file": lambda store: Files(store).keep(ROOM.id, "f", b"x", accepted=True),
 }
 
