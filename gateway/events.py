@@ -17,6 +17,11 @@ import orjson
 from gateway.conversation.key import ConversationKey, of_parts
 
 
+def is_blank(text: str) -> bool:
+    """Nothing that anybody could see: no sign but blanks and zero-width characters."""
+    return not any(one.isprintable() and not one.isspace() for one in text)
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Who did it. Rights are given by `id`, never by `name`."""
@@ -109,8 +114,7 @@ class Event:
     @property
     def is_empty(self) -> bool:
         """Nothing that anybody could see: a bare mention, blanks, zero-width characters."""
-        said = self.text or self.quoted
-        return not self.attachments and not any(one.isprintable() and not one.isspace() for one in said)
+        return not self.attachments and is_blank(self.text) and is_blank(self.quoted)
 
     def dump(self) -> str:
         """JSON, one line; `load` gives the same event back."""

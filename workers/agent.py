@@ -17,7 +17,7 @@ from gateway.commands import command_of
 from gateway.conversation.claim import Leaving
 from gateway.conversation.mailbox import event_of
 from gateway.conversation.records import Record
-from gateway.events import Event
+from gateway.events import Event, is_blank
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.skill_tools import LOAD
@@ -228,6 +228,7 @@ class Agent:
     async def _reply(self, turn: Turn, answer: Answer) -> str:
         """The text of a final answer, empty where the model should be asked again."""
         text = "".join(block.get("text", "") for block in answer.content if block.get("type") == "text").strip()
+        text = "" if is_blank(text) else text
         if answer.stop_reason == "refusal" and not text:
             raise Ended("turn.empty")
         if answer.stop_reason == "model_context_window_exceeded" and not text:

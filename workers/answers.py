@@ -6,6 +6,8 @@ import json
 import math
 from typing import Any, NoReturn
 
+from gateway.events import is_blank
+
 LISTED = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """Deltas that add to a block, and the field that has the piece."""
 
@@ -54,7 +56,7 @@ class Growing:
                 block["input"], reason = read_arguments("".join(pieces))
                 if reason:
                     bad_inputs[block.get("id", "")] = reason
-            if block.get("type") != "text" or block.get("text", "").strip():
+            if block.get("type") != "text" or not is_blank(block.get("text", "")):
                 blocks.append(block)
         return blocks, bad_inputs
 

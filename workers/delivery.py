@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
 from gateway.logs import log
 from gateway.phrases import say
-from gateway.platforms import Adapter, Address, Outbound, Outcome, Part, Sent
+from gateway.platforms import Adapter, Capabilities, Outbound, Outcome, Sent
 from workers.turn import Parked, Turn, address, part_of, rows_for, without_handle
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class Delivery:
                     if repeated:
                         await self._tell(row, "turn.send_repeated")
                     return None
+                case "rejected" | "too_long" | "target_gone" if row.ref:
+                    left = await self._let_go(row, outcome)
                 case "rate_limited" | "transient" if self._age_s(row) < self.settings.send_for_s:
                     await self._wait(row, tries, outcome)
                 case "bad_format" | "too_long" if row.part.get("fallback"):
@@ -73,7 +76,8 @@ class Delivery:
                     repeated = repeated or again
                 case kind:
                     refused = kind in {"bad_format", "too_long", "rejected"}
-                    await self._give_up(row, outcome, "turn.send_refused" if refused else None)
+                    notice = None if kind == "target_gone" else f"turn.send_{'refused' if refused else 'failed'}"
+                    await self._give_up(row, outcome, notice)
                     return outcome
         return None
 
@@ -104,20 +108,25 @@ class Delivery:
         to = address(turn.stored, row.to)
         try:
             async with asyncio.timeout(FILE_SEND_S if part.file else self.settings.send_timeout_s):
-                return await self._replace(to, row, part) if row.ref else await self.adapter.send(to, part, row.key)
+                if row.ref:
+                    return await self.adapter.edit(to, sent_of(row.ref), part)
+                return await self.adapter.send(to, part, row.key)
         except TimeoutError:
             return Outcome("ambiguous", detail="timeout")
 
-    async def _replace(self, to: Address, row: Row, part: Part) -> Outcome:
-        """The growing message becomes the reply. Where that can't be, the reply is sent and the message taken back."""
-        growing = sent_of(row.ref or {})
-        edited = await self.adapter.edit(to, growing, part)
-        if edited.kind not in {"rejected", "too_long", "target_gone"}:
-            return edited
-        sent = await self.adapter.send(to, part, row.key)
-        if sent.kind == "ok" and sent.sent and sent.sent.message_id != growing.message_id:
-            await self.adapter.delete(to, growing)
-        return sent
+    async def _let_go(self, row: Row, outcome: Outcome) -> Row:
+        """The growing message can't become the reply: it is taken back, and the reply is sent like any other."""
+        log(
+            logger,
+            "growing message given up",
+            level=logging.WARNING,
+            part=row.order,
+            reason=outcome.detail or outcome.kind,
+        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.send_timeout_s):
+                await self.adapter.delete(address(self.turn.stored, row.to), sent_of(row.ref or {}))
+        return replace(row, ref=None)
 
     async def _settle_unclear(self, row: Row) -> tuple[Row | None, bool]:
         """A send whose end nobody saw: the row to send again, or None when its fate is settled; and whether the person
@@ -128,7 +137,7 @@ class Delivery:
         turn, can = self.turn, self.adapter.capabilities
         if can.ephemeral and row.part.get("only_for"):
             how = "again"  # it can't be looked for, is gone soon, and twice is better than never
-        elif can.idempotent_send or row.ref:
+        elif row.ref or key_is_known(can, row, turn.now_ms()):
             how = "key"
         else:
             how = "look back" if can.look_back else turn.profile.unclear_send
@@ -227,12 +236,18 @@ class Delivery:
                 key=row.key + NOTICE,
                 order=row.order,
                 to=without_handle(row.to),
+                made_ms=row.made_ms,  # where a platform stays away, it is not waited for once more
                 state="pending",  # it is no growing message, whatever became of that
                 since_ms=0,
                 ref=None,
             )
             for one in rows_for(self.turn, parts)
         ]
+
+
+def key_is_known(can: Capabilities, row: Row, now_ms: int) -> bool:
+    """Whether the platform makes one message of a row that is sent once more."""
+    return can.idempotent_send and now_ms - row.made_ms < can.key_known_s * 1000
 
 
 def sent_ref(outcome: Outcome) -> dict[str, Any] | None:

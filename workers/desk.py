@@ -37,7 +37,7 @@ from workers.agent import Agent, talk_of
 from workers.aside import Aside
 from workers.attached import AT_ONCE, Attached, nothing_to_read
 from workers.cards import Cards
-from workers.delivery import Delivery, sent_ref
+from workers.delivery import Delivery, key_is_known, sent_ref
 from workers.live import Live
 from workers.pressed import tell_pressed
 from workers.rights import Rights
@@ -262,7 +262,9 @@ class Desk:
                 if adapter.capabilities.look_back:
                     found = await adapter.find(turn.address, row.key, row.since_ms)
                     turn.live_rows[row.key] = replace(row, state="live", ref=sent_ref(found))
-                elif not adapter.capabilities.idempotent_send:  # nobody can tell: no second one, the profile decides
+                elif not key_is_known(
+                    adapter.capabilities, row, turn.now_ms()
+                ):  # nobody can tell: no second one, the profile decides
                     turn.live_rows[row.key] = replace(row, state="live", ref=None)
 
     async def _broke(self, claim: Claim, error: Exception) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from gateway import pace
 from gateway.conversation.claim import Lost
+from gateway.events import is_blank
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Adapter, Growing, Outbound, Outcome, StepLine
@@ -128,7 +129,7 @@ class Live:
             log(logger, "live text not shown", level=logging.WARNING, reason=f"{type(error).__name__}: {error}")
 
     def _growing(self) -> Growing:
-        text = self._text.strip()
+        text = "" if is_blank(self._text) else self._text.strip()
         lines = [say(f"step.{line.kind}_{line.state}", self._turn.language, name=line.name) for line in self._steps]
         steps = "\n".join(f"_{line}_" for line in lines)
         return Growing(text, tuple(self._steps), "\n\n".join(part for part in (steps, text) if part))

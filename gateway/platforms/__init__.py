@@ -6,6 +6,7 @@ events or a refusal out), the second half talks to the platform. Nothing here ke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
@@ -178,6 +179,8 @@ class Capabilities:
     limit_unit: Literal["chars", "utf16", "bytes"] = "chars"
     idempotent_send: bool = False
     """The same key twice is one message."""
+    key_known_s: float = math.inf
+    """For so long after the first try; later nobody can tell."""
     look_back: bool = False
     """`find` can tell whether a message of ours is there."""
     ephemeral: bool = False

@@ -106,6 +106,7 @@ async def slacked(store: Store) -> AsyncIterator[Desk]:
             api_base=twin.url,
             signing_secret=SecretStr(SIGNING_SECRET),
             bot_token=SecretStr(BOT_TOKEN),
+            messages_per_s=0,
             timeout_s=0.3,
         )
         adapter = slack.Adapter("slack", made, Outside(http, Feed(store), Files(store), Boards(store)))
@@ -178,9 +179,9 @@ async def test_a_platform_that_stays_away_ends_in_a_dead_letter(hooked: Desk) ->
     rows = [replace(row, made_ms=now_ms() - 3_000) for row in await hooked.rows("nobody")]
     hooked.twin.next(status=503, times=20)
     await hooked.delivery().send_all(rows)
-    assert await hooked.states() == ["given_up"]
+    assert await hooked.states() == ["given_up", "given_up"], "and the notice about it is not waited for once more"
     letters: Any = await hooked.mailbox.store.redis.xrange(f"{hooked.turn.claim.root}:dead")
-    assert [entry[b"reason"] for _, entry in letters] == [b"send transient"]
+    assert [entry[b"reason"] for _, entry in letters] == [b"send transient"] * 2
 
 
 async def test_a_gone_target_is_not_tried_again(slacked: Desk) -> None:
@@ -220,6 +221,41 @@ async def test_where_nothing_can_tell_the_profile_decides(slacked: Desk) -> None
     assert len(ours(slacked.twin)) == 1
     assert "may not have arrived" in ours(slacked.twin)[0]
     assert (await slacked.states())[0] == "given_up"
+
+
+async def test_a_part_that_is_refused_leaves_no_silent_hole(slacked: Desk) -> None:
+    rows = await slacked.rows("word " * 3_000)
+    slacked.twin.next(error="ratelimited", retry_after=0, on="chat.postMessage")  # part 1 waits for a moment
+    slacked.twin.next(error="invalid_auth", on="chat.postMessage")
+    await slacked.delivery().send_all(rows)
+    assert "could not be delivered" in str(ours(slacked.twin))
+
+
+@pytest.mark.parametrize(("unclear_send", "copies"), [("skip", 1), ("repeat", 1)])
+async def test_a_growing_message_that_somebody_deleted_is_followed_by_one_reply(
+    slacked: Desk, unclear_send: str, copies: int
+) -> None:
+    slacked.adapter.stream = lambda _: Stream("message", 0.05)
+    live = Live(slacked.turn, slacked.adapter)
+    live.add("half an ans")
+    await slacked.twin.until(lambda: bool(ours(slacked.twin)))
+    await live.close()
+    slacked.twin.messages[:] = [message for message in slacked.twin.messages if not message.bot_id]  # deleted
+    slacked.twin.next(close=True, taken=True, on="chat.postMessage", times=3)
+    await slacked.delivery(unclear_send=unclear_send).send_all(await slacked.rows("a whole answer"))
+    assert ours(slacked.twin) == ["a whole answer"] * copies
+
+
+@pytest.mark.parametrize(("known_s", "how"), [(1_000.0, "key"), (0.5, "repeat")])
+async def test_a_key_that_the_platform_has_forgotten_settles_nothing(
+    hooked: Desk, caplog: pytest.LogCaptureFixture, known_s: float, how: str
+) -> None:
+    hooked.adapter.capabilities = replace(hooked.adapter.capabilities, key_known_s=known_s)
+    rows = [replace(row, made_ms=now_ms() - 800) for row in await hooked.rows("again")]
+    hooked.twin.next(close=True, taken=True)
+    await hooked.delivery(unclear_send="repeat").send_all(rows)
+    settled = [record.fields["settled_by"] for record in caplog.records if record.getMessage() == "send unclear"]  # type: ignore[attr-defined]
+    assert settled == [how]
 
 
 async def test_a_growing_answer_is_one_message_that_ends_whole(slacked: Desk) -> None:

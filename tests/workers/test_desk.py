@@ -277,6 +277,14 @@ async def test_neither_bots_nor_files_without_words_are_overheard_and_a_command_
         assert [one.data["said"] for one in await world.history() if one.type == "overheard"] == [[["Max", "it rains"]]]
 
 
+@pytest.mark.parametrize("nothing", ["\u200b", "\u2060\ufeff", "\u202e", " \n"])
+async def test_an_answer_that_nobody_could_see_is_none(world: AtDesk, nothing: str) -> None:
+    world.model.answer_with(says(nothing))
+    [said] = await world.ask("well?")
+    assert any(one.isprintable() and not one.isspace() for one in said)
+    assert nothing not in str([record.data for record in await world.history() if record.type == "answer"])
+
+
 # a growing message whose holder died
 
 
