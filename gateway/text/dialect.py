@@ -37,7 +37,7 @@ from markdown_it.rules_inline import StateInline, emphasis, strikethrough
 from markdown_it.tree import SyntaxTreeNode
 
 from gateway.text.columns import padded, widths
-from gateway.text.markdown import utf16
+from gateway.text.markdown import utf16, words_of
 from gateway.text.spans import ADDRESS, flanks, spans, without_tail
 
 
@@ -358,7 +358,9 @@ class _Writer:
                 level = int(node.tag.removeprefix("h"))
                 return self._led(dialect.heading(title, level) if dialect.heading else dialect.bold(title), place)
             case "fence" | "code_block":
-                language = _LANGUAGE.match(node.info.strip())
+                words, language = words_of(node.info), _LANGUAGE.match(node.info.strip())
+                if words:
+                    return dialect.block(f"{words}\n{node.content}".removesuffix("\n"), "")
                 return dialect.block(node.content.removesuffix("\n"), language[0] if language else "")
             case "hr":
                 return place.lead + dialect.rule

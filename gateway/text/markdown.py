@@ -15,6 +15,8 @@ Measure = Callable[[str], int]
 Written = TypeVar("Written")
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
+_LANGUAGE: Final = re.compile(r"\S*(?:\s+(?:[-+{\[#.:].*|\S+=.*))?")
+"""Behind an opening fence: one word, perhaps with attributes, which Markdown shows to nobody."""
 _DELIMITER_ROW: Final = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
 _BORDERS: Final = ("\n\n", "\n", "。", "！", "？", "；", ". ", "! ", "? ", " ", "，")
 """Where to cut, best first; the border stays with the part before it."""
@@ -50,6 +52,16 @@ def utf8(text: str) -> int:
 
 MEASURES: Final[dict[Literal["chars", "utf16", "bytes"], Measure]] = {"chars": chars, "utf16": utf16, "bytes": utf8}
 """By `Capabilities.limit_unit`."""
+
+
+def words_of(info: str) -> str:
+    """What stands behind an opening fence and is no language: words that somebody wants to be read."""
+    return "" if _LANGUAGE.fullmatch(info := info.strip()) else info
+
+
+def not_empty(text: str) -> str:
+    """The text, or a sign for it where nothing in it can be seen: platforms refuse an empty message."""
+    return text if text.strip() else "…"
 
 
 def split(text: str, limit: int, measure: Measure = chars) -> list[Piece]:
@@ -152,7 +164,9 @@ def _blocks(before: str, text: str) -> list[_Block]:
         elif fence and not (fence[1][0] == "`" and "`" in fence[2]):
             if begun:
                 found.append(replace(begun, tail=at, stop=at))
-            begun = _Block(at, at + len(line), at, at, f"{bare}\n", fence[1])
+            # Words behind the fence are said once.
+            head = bare[: fence.end(1)] if words_of(fence[2]) else bare
+            begun = _Block(at, at + len(line), at, at, f"{head}\n", fence[1])
         elif begun:
             if "|" not in bare:
                 found.append(replace(begun, tail=at, stop=at))

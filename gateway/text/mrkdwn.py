@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from gateway.text.dialect import ZERO_WIDTH, aligned, cells, hides
+from gateway.text.markdown import words_of
 
 # in
 
@@ -121,6 +122,7 @@ def write(markdown: str) -> str:
         fence = _FENCE.fullmatch(line)
         if fence and not (fence[1][0] == "`" and "`" in fence[2]):
             at, code = _fenced(lines, at + 1, fence[1])
+            code = [words, *code] if (words := words_of(fence[2])) else code
             out += ["```", *(escape(one).replace("```", f"``{ZERO_WIDTH}`") for one in code), "```"]
         elif "|" in line and at + 1 < len(lines) and "|" in lines[at + 1] and _DELIMITER_ROW.fullmatch(lines[at + 1]):
             at, rows = _table(lines, at)
@@ -214,8 +216,8 @@ def _table(lines: list[str], at: int) -> tuple[int, list[str]]:
     while end < len(lines) and "|" in lines[end]:
         end += 1
     rows = [[_plain(cell) for cell in cells(line)] for line in (lines[at], *lines[at + 2 : end])]
-    columns = len(rows[0])
-    return end, aligned([(row + [""] * columns)[:columns] for row in rows]).split("\n")
+    columns = max(map(len, rows))
+    return end, aligned([row + [""] * (columns - len(row)) for row in rows]).split("\n")
 
 
 def _plain(cell: str) -> str:

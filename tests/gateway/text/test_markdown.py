@@ -266,6 +266,13 @@ def test_a_code_block_is_closed_and_opened_again_with_its_language() -> None:
         assert str(piece).rstrip("\n").endswith("\n```")
 
 
+def test_words_behind_a_fence_are_said_once() -> None:
+    pieces = split("~~~ some words\n" + "line\n" * 20 + "~~~", 60)
+    assert len(pieces) > 1
+    assert [piece.before for piece in pieces[1:]] == ["~~~\n"] * (len(pieces) - 1)
+    assert "".join(map(str, pieces)).count("some words") == 1
+
+
 def test_a_short_code_block_moves_whole_into_the_next_piece() -> None:
     text = "word " * 12 + "\n\n```\none\ntwo\n```\n"
     assert [str(piece) for piece in split(text, 72)] == ["word " * 12 + "\n\n", "```\none\ntwo\n```\n"]

@@ -90,6 +90,8 @@ def test_a_mention_is_found_with_and_without_its_label() -> None:
         ("```python\na < b\n```\nafter", "```\na &lt; b\n```\nafter"),
         ("~~~\n```\n~~~", f"```\n``{ZW}`\n```"),
         ("```\nstill growing", "```\nstill growing\n```"),
+        ("``` all <b> words\ncode\n```", "```\nall &lt;b&gt; words\ncode\n```"),
+        ("```sh -x\ncode\n```", "```\ncode\n```"),
         ("&lt;b&gt; &copy; & <i>", "&amp;lt;b&amp;gt; &amp;copy; &amp; &lt;i&gt;"),
     ],
 )
@@ -112,6 +114,19 @@ def test_a_table_is_aligned_by_display_width_without_marks() -> None:
         "a | b | x|y    |",
         "```",
         "after",
+    ]
+
+
+def test_a_table_is_as_wide_as_its_widest_row() -> None:
+    table = "| a | b |\n|---|---|\n| 1 | 2 | EXTRA |\n| 3 |\n| 4 | 5 | | MORE |"
+    assert mrkdwn.write(table).split("\n") == [
+        "```",
+        "a | b |       |",
+        "--+---+-------+-----",
+        "1 | 2 | EXTRA |",
+        "3 |   |       |",
+        "4 | 5 |       | MORE",
+        "```",
     ]
 
 
