@@ -50,7 +50,7 @@ from gateway.platforms import (
     Unauthorized,
 )
 from gateway.text.dialect import MARKDOWN, PLAIN, ZERO_WIDTH, aligned, fenced, linked, ticked, write
-from gateway.text.markdown import fitting, utf8
+from gateway.text.markdown import fitting, not_empty, utf8
 from gateway.wire import (
     DOWNLOAD_S,
     RETRY_AFTER_MAX_S,
@@ -71,6 +71,7 @@ from gateway.wire import (
     origin,
     read_json,
     seconds,
+    size_of,
     text_of,
     waits,
 )
@@ -82,6 +83,8 @@ TABLES_MAX: Final = 4
 SEND_MAX_BYTES: Final = min(30_000_000, FILE_MAX_BYTES)
 """Of a file. Feishu takes pictures up to 10 MB."""
 UUID_MAX: Final = 50
+KEY_KNOWN_S: Final = 3_000.0
+"""Feishu knows a key for an hour; what is under way at its end is on the safe side."""
 AGAIN_MS: Final = 1_000
 """A message that was made so long before the answer that tells of it was made by an earlier try."""
 AHEAD_MS: Final = 60_000
@@ -188,6 +191,7 @@ class Adapter(Plain):
         text_limit=CARD_MAX_BYTES,
         limit_unit="bytes",
         idempotent_send=True,
+        key_known_s=KEY_KNOWN_S,
         names_parents=True,
         columns=60,
         buttons=5,
@@ -275,7 +279,7 @@ class Adapter(Plain):
         buttons = [{"label": one.label, "command": one.command, "style": one.style} for one in outbound.buttons]
         # A pressed button brings its card's text along, so each one takes as much of the room as the text itself.
         parts = [
-            Part({"markdown": written.text}, {"text": calm(write(source, PLAIN)) or "…"})
+            Part({"markdown": written.text}, {"text": not_empty(calm(write(source, PLAIN)))})
             for source, written in fitting(
                 outbound.markdown,
                 CARD_MAX_BYTES,
@@ -430,7 +434,7 @@ class Adapter(Plain):
         message_id = id_of("message_id", message.get("message_id"), _ID)
         direct = message.get("chat_type") == "p2p"
         mentions = {text_of(one.get("key")): one for one in objects_of(message.get("mentions"))}
-        ours = {key for key, one in mentions.items() if object_of(one.get("id")).get("open_id") in us}
+        ours = {key for key, one in mentions.items() if text_of(object_of(one.get("id")).get("open_id")) in us}
         names = {key: "" if key in ours else f"@{text_of(one.get('name'))}" for key, one in mentions.items()}
         text, attachments = _content(message_id, text_of(message.get("message_type")), message.get("content"))
         thread = message.get("thread_id")
@@ -479,7 +483,7 @@ class Adapter(Plain):
                 extra={
                     "message": message,
                     "text": text_of(value.get("text")),
-                    "ref": object_of(value.get("ref")),
+                    "ref": _ref(object_of(value.get("ref"))),
                     **({"direct": True} if direct else {}),
                 },
             )
@@ -658,6 +662,12 @@ def _decrypted(sealed: bytes, key: bytes) -> dict[str, Any]:
         return read_json(unpadder.update(padded) + unpadder.finalize())
     except Malformed as error:
         raise ValueError(str(error)) from None
+
+
+def _ref(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Which card it is, as we have told its buttons."""
+    card = text_of(told.get("card"))
+    return {"card": card, "made_ms": size_of(told.get("made_ms"))} if _ID.fullmatch(card) else {}
 
 
 def _ms(value: Any) -> int:

@@ -793,7 +793,7 @@ def _is_bare(message: Mapping[str, Any], us: Collection[str]) -> bool:
     """An answer of ours without its mark: a stream, which gets it at the end. Files have none either, nor has what begins
     an assistant's thread.
     """
-    is_answer = message.get("thread_ts") not in {None, message.get("ts")}
+    is_answer = message.get("thread_ts") not in (None, message.get("ts"))
     return is_answer and message.get("user") in us and not _key_of(message) and not message.get("files")
 
 

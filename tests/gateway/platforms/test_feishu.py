@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from gateway.events import Actor, Event
 from gateway.platforms import Button, Malformed, Outbound, Outside, Part, RawRequest, Unauthorized
 from gateway.platforms.feishu import _DIALECT, CARD_MAX_BYTES, TABLES_MAX, Adapter, Settings, _decrypted
 from gateway.text.dialect import write
+from tests.gateway.platforms.hostile import can_be_kept, spoiled
 from tests.harness.feishu_twin import encrypted, mention_of, sign
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/feishu.json").read_text(encoding="utf-8"))
@@ -491,6 +493,50 @@ def test_no_shape_of_an_event_breaks_the_reader(told: dict[str, Any], kind: str,
         pass
 
 
+PRESSED = {
+    **payload("button_press")["body"],
+    "event": {
+        **payload("button_press")["body"]["event"],
+        "action": {"tag": "button", "value": {"say": "help", "text": "a", "ref": {"card": "7355", "made_ms": 5}, "thread": "omt_1", "direct": True}},
+    },
+}  # fmt: skip
+
+
+@given(spoiled([PRESSED, *(one["body"] for one in VECTORS["payloads"])]))
+@examples(max_examples=500, deadline=None)
+def test_no_value_of_an_event_breaks_the_reader(raw: bytes) -> None:
+    feishu = adapter(KEY)
+    given = signed(encrypted(raw, KEY))
+    with suppress(Malformed, Unauthorized):
+        feishu.verify(given, NOW)
+        if feishu.handshake(given) is None:
+            assert can_be_kept(feishu.parse(given, NOW))
+
+
+@pytest.mark.parametrize("open_id", [[], {}, [OURS], None, 1])
+def test_a_mention_of_no_id_is_nobodys(open_id: Any) -> None:
+    [event] = parse(message(mentions=[{"key": "@_user_1", "id": {"open_id": open_id}, "name": "x"}]))
+    assert event.text == "hi"
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ({"card": "7355", "made_ms": 5}, {"card": "7355", "made_ms": 5}),
+        ({"card": "7355", "made_ms": 2**70}, {"card": "7355", "made_ms": 0}),
+        ({"card": "../../x", "made_ms": 5}, {}),
+        ({"card": ["7355"]}, {}),
+        ({"made_ms": 2**70, "more": 1}, {}),
+        ([], {}),
+    ],
+)
+def test_a_button_tells_of_its_card_what_we_have_told_it(told: Any, kept: dict[str, Any]) -> None:
+    body = json.loads(json.dumps(PRESSED))
+    body["event"]["action"]["value"]["ref"] = told
+    [event] = parse(body)
+    assert event.extra["ref"] == kept
+
+
 @given(st.binary(max_size=80), st.booleans())
 @examples(max_examples=200, deadline=None)
 def test_no_bytes_break_the_verifier(body: bytes, is_signed: bool) -> None:
@@ -635,3 +681,11 @@ def test_there_is_always_a_part(markdown: str) -> None:
 def test_a_long_answer_loses_no_word() -> None:
     words = [f"w{number}" for number in range(9_000)]
     assert " ".join(part.payload["markdown"] for part in cards(" ".join(words))).split() == words
+
+
+@pytest.mark.parametrize("markdown", ["```\n```", "```\n \n```", "~~~", "- ```\n  ```"])
+def test_no_card_is_empty_and_no_fallback(markdown: str) -> None:
+    for part in adapter().render(Outbound(markdown)):
+        assert part.fallback
+        assert part.payload["markdown"].strip()
+        assert part.fallback["text"].strip()

@@ -29,7 +29,7 @@ from gateway.platforms import (
     RawRequest,
     Sent,
 )
-from gateway.platforms.feishu import AHEAD_MS, Adapter, Settings
+from gateway.platforms.feishu import AHEAD_MS, KEY_KNOWN_S, Adapter, Settings
 from tests.harness.faults import Fault
 from tests.harness.feishu_twin import (
     APP_ID,
@@ -266,6 +266,11 @@ async def test_a_growing_card_whose_sending_nobody_saw_is_made_whole(
     assert outcome.sent
     assert (await adapter.edit(DM, outcome.sent, text("Whole again"))).kind == "ok"
     assert [one.text for one in feishu.shown] == ["Whole again"]
+
+
+def test_a_key_is_known_for_less_than_the_hour_that_feishu_names(adapter: Adapter) -> None:
+    assert adapter.capabilities.idempotent_send
+    assert adapter.capabilities.key_known_s == KEY_KNOWN_S < 3_600
 
 
 async def test_a_growing_card_that_was_taken_away_gives_way_to_another(feishu: FeishuTwin, adapter: Adapter) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, parse_qsl, urlencode
 
 import pytest
 import yaml
@@ -35,6 +36,7 @@ from gateway.platforms.slack import (
     _first,
     _fitting,
 )
+from tests.gateway.platforms.hostile import can_be_kept, spoiled
 from tests.harness.slack_twin import SIGNING_SECRET, TEAM, sign
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/slack.json").read_text(encoding="utf-8"))
@@ -42,6 +44,7 @@ NOW = 1_760_000_000.0
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 NOWHERE = cast("Outside", type("Nowhere", (), {"http": None, "feed": None}))
+COMMAND_FIELDS = ["team_id", "channel_id", "user_id", "user_name", "command", "text", "trigger_id", "response_url"]
 
 
 def adapter(**keys: Any) -> Adapter:
@@ -656,6 +659,30 @@ def test_no_shape_of_an_event_breaks_the_reader(event: dict[str, Any], around: d
         pass
 
 
+PRESS = json.loads(dict(parse_qsl(payload("button_press")["body"]))["payload"])
+
+
+@given(spoiled([PRESS, *(one["body"] for one in VECTORS["payloads"] if isinstance(one["body"], dict))]), st.booleans())
+@examples(max_examples=500, deadline=None)
+def test_no_value_of_a_payload_breaks_the_reader(raw: bytes, is_form: bool) -> None:
+    slack = adapter()
+    given = request(urlencode({"payload": raw}).encode(), FORM) if is_form else request(raw)
+    slack.verify(given, NOW)
+    with suppress(Malformed):
+        if slack.handshake(given) is None:
+            assert can_be_kept(slack.parse(given, NOW))
+
+
+@given(st.dictionaries(st.sampled_from(COMMAND_FIELDS), st.text(max_size=9) | st.just("x" * 3_000), max_size=3))
+@examples(max_examples=100, deadline=None)
+def test_no_field_of_a_command_breaks_the_reader(spoil: dict[str, str]) -> None:
+    fields = {**dict(parse_qsl(payload("slash_command")["body"])), **spoil}
+    slack, given = adapter(), request(urlencode(fields, errors="replace").encode(), FORM)
+    slack.verify(given, NOW)
+    with suppress(Malformed):
+        assert can_be_kept(slack.parse(given, NOW))
+
+
 @given(st.sampled_from([JSON, FORM, "text/plain"]), st.binary(max_size=80))
 @examples(max_examples=200, deadline=None)
 def test_no_bytes_break_the_reader(content_type: str, body: bytes) -> None:
@@ -870,3 +897,11 @@ def test_the_docs_hold_the_same_manifest() -> None:
     shown = docs.partition("```yaml\n")[2].partition("```")[0]
     url = "https://YOUR-HOST/webhooks/slack-main"
     assert yaml.safe_load(shown) == yaml.safe_load(GUIDE.manifest.replace("{url}", url))
+
+
+@pytest.mark.parametrize("markdown", ["```\n```", "```\n \n```", "~~~", "- ```\n  ```"])
+def test_no_message_is_empty_and_no_fallback(markdown: str) -> None:
+    for part in adapter().render(Outbound(markdown)):
+        assert part.fallback
+        assert part.payload["text"].strip()
+        assert part.fallback["text"].strip()

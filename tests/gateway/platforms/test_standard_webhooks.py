@@ -4,6 +4,7 @@ import base64
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +41,7 @@ from gateway.platforms import (
 )
 from gateway.platforms.standard_webhooks import Adapter, Settings
 from gateway.store import Store
+from tests.gateway.platforms.hostile import can_be_kept, spoiled
 from tests.harness.faults import Fault
 from tests.harness.web import canary, site
 from tests.harness.webhook_twin import REPLY_SECRET, SECRET, WebhookTwin, sign
@@ -302,6 +304,30 @@ def test_no_shape_of_a_message_breaks_the_reader(data: dict[str, Any], kind: str
             one.dump().encode()
     except Malformed:
         pass
+
+
+WHOLE = created(
+    message_id="m1",
+    user={"id": "u1", "name": "Ann", "is_bot": False},
+    action="x",
+    value="help",
+    language="zh-CN",
+    direct=True,
+    addressed=True,
+    reply_url="https://chat.example/r",
+    attachments=[{"name": "a", "mime": "image/png", "content": "AAAA", "size_bytes": 3, "url": "https://x.example"}],
+)
+SAMPLES = [*(one["body"] for one in VECTORS["payloads"]), WHOLE, {**WHOLE, "type": "action.pressed"}]
+
+
+@given(spoiled(SAMPLES))
+@examples(max_examples=500, deadline=None)
+def test_no_value_of_an_event_breaks_the_reader(raw: bytes) -> None:
+    bridge, given = adapter(), request(raw)
+    bridge.verify(given, NOW)
+    assert bridge.handshake(given) is None
+    with suppress(Malformed):
+        assert can_be_kept(bridge.parse(given, NOW))
 
 
 # replies
