@@ -53,7 +53,7 @@ from gateway.platforms import (
     Unauthorized,
 )
 from gateway.text.dialect import MARKDOWN, PLAIN, ZERO_WIDTH, write
-from gateway.text.markdown import fitting, utf16
+from gateway.text.markdown import fitting, not_empty, utf16
 from gateway.wire import (
     DOWNLOAD_S,
     UPLOAD_S,
@@ -87,6 +87,8 @@ BUTTONS_MAX: Final = 25
 ROW_MAX: Final = 5
 LABEL_MAX: Final = 80
 NONCE_MAX: Final = 25
+KEY_KNOWN_S: Final = 120.0
+"""How long Discord knows a nonce: "in the past few minutes"."""
 HANDLE_S: Final = 890
 """How long an interaction's token is used: it is good for 15 minutes."""
 ACKNOWLEDGED_S: Final = 10
@@ -101,6 +103,7 @@ _ID: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.=-]{1,1024}", re.ASCII)
 _SIGNATURE: Final = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
 _JSON: Final = "application/json"
+_ANOTHER: Final = "-another"
 _FILES_AT: Final = {"https://cdn.discordapp.com:443", "https://media.discordapp.net:443"}
 _AGENT: Final = "DiscordBot (https://pypi.org/project/deskmate, 0.1)"
 """Requests of clients that name themselves in another form are turned away."""
@@ -196,6 +199,7 @@ class Adapter(Plain):
             text_limit=TEXT_LIMIT,
             limit_unit="utf16",
             idempotent_send=True,
+            key_known_s=KEY_KNOWN_S,
             columns=80,
             buttons=BUTTONS_MAX,
             file_max_bytes=min(settings.file_max_bytes, FILE_MAX_BYTES),
@@ -268,8 +272,13 @@ class Adapter(Plain):
         sent = _sent(answer)
         if not sent:
             return Outcome("ambiguous", detail="create message: an answer without an id")
-        # The nonce of a message that is there gives that one, as it is.
-        return Outcome("ok", sent) if _is_shown(part, answer) else await self.edit(to, sent, part)
+        # A nonce that is known gives back the message that it made, as it was, even if that was deleted since.
+        if _is_shown(part, answer) and not answer.get("edited_timestamp"):
+            return Outcome("ok", sent)
+        edited = await self.edit(to, sent, part)
+        if edited.kind == "target_gone" and not key.endswith(_ANOTHER):  # taken away since
+            return await self.send(to, part, key + _ANOTHER)
+        return edited
 
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
         if sent.ref.get("original") and (place := _waiting(to)):
@@ -778,7 +787,7 @@ def _fitting(markdown: str) -> list[tuple[str, str]]:
 
 
 def _part(source: str, text: str) -> Part:
-    return Part({"content": text}, {"content": write(source, _CALM)})
+    return Part({"content": text}, {"content": not_empty(write(source, _CALM))})
 
 
 def _first(markdown: str) -> Part:

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,8 @@ from gateway.events import Actor, Event
 from gateway.platforms import Button, Malformed, Outbound, Outside, RawRequest, Unauthorized
 from gateway.platforms.discord import GUIDE, TEXT_LIMIT, Adapter, Settings, _first
 from gateway.text.markdown import utf16
+from gateway.wire import object_of, read_json, text_of
+from tests.gateway.platforms.hostile import can_be_kept, spoiled
 from tests.harness.discord_twin import BOT, CHANNEL, DIRECT, GUILD, PUBLIC_KEY, USER, sign
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/discord.json").read_text(encoding="utf-8"))
@@ -510,11 +513,33 @@ def test_no_shape_of_an_interaction_breaks_the_reader(name: str, change: dict[st
         pass
 
 
+@given(spoiled([one["body"] for one in VECTORS["payloads"]]))
+@examples(max_examples=500, deadline=None)
+def test_no_value_of_a_payload_breaks_the_reader(raw: bytes) -> None:
+    discord, given = adapter(AGENT), request(raw)
+    discord.verify(given, NOW)
+    with suppress(Malformed):
+        if discord.handshake(given) is None:
+            assert can_be_kept(discord.parse(given, NOW))
+        told = read_json(raw)
+        assert can_be_kept(discord.heard(text_of(told.get("t")), object_of(told.get("d")), NOW))
+
+
 # rendering
 
 
 def texts(markdown: str) -> list[str]:
     return [part.payload["content"] for part in adapter().render(Outbound(markdown))]
+
+
+@pytest.mark.parametrize(
+    "markdown", ["```\n```", "```py\n\n```", "~~~", "```\n \n```", "- ```\n  ```", "[]()", "<!-- -->"]
+)
+def test_no_message_is_empty_and_no_fallback(markdown: str) -> None:
+    for part in adapter().render(Outbound(markdown)):
+        assert part.fallback
+        assert part.payload["content"].strip()
+        assert part.fallback["content"].strip()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from gateway.platforms import (
     Sent,
     Unauthorized,
 )
-from gateway.platforms.discord import Adapter, Settings
+from gateway.platforms.discord import KEY_KNOWN_S, Adapter, Settings
 from tests.harness.discord_twin import (
     APPLICATION,
     BOT,
@@ -133,15 +133,40 @@ async def test_a_repeated_send_ends_with_the_whole_text(discord: DiscordTwin, ad
     outcome = await adapter.send(ROOM, whole, KEY)
     assert outcome.kind == "ok"
     assert [(one.text, one.buttons) for one in discord.shown] == [("It is done.", ["Again"])]
-    discord.calls.clear()
     assert (await adapter.send(ROOM, whole, KEY)).kind == "ok"
-    assert discord.calls == ["create message"]
+    assert [(one.text, one.buttons) for one in discord.shown] == [("It is done.", ["Again"])]
+
+
+@pytest.mark.parametrize("so_far", [["It"], ["It", "It is done."]])
+async def test_a_growing_message_that_was_taken_away_gives_way_to_another(
+    discord: DiscordTwin, adapter: Adapter, so_far: list[str]
+) -> None:
+    """Its nonce gives it back as if it were there, even whole."""
+    sent = None
+    for markdown in so_far:
+        sent = (await adapter.show(ROOM, Growing(markdown, markdown=markdown), KEY, sent)).sent
+    assert sent
+    discord.messages.clear()
+    assert (await adapter.edit(ROOM, sent, text("It is done."))).kind == "target_gone"
+    for _ in range(2):
+        outcome = await adapter.send(ROOM, text("It is done."), KEY)
+        assert outcome.kind == "ok"
+        assert [one.text for one in discord.shown] == ["It is done."]
+        assert outcome.sent
+        assert outcome.sent.message_id == discord.shown[0].id
+    discord.messages.clear()
+    assert (await adapter.send(ROOM, text("It is done now."), KEY)).kind == "target_gone"  # twice is enough
 
 
 async def test_an_edit_for_a_repeated_send_that_fails_is_told(discord: DiscordTwin, adapter: Adapter) -> None:
     await adapter.send(ROOM, text("one"), KEY)
     discord.next(on="edit message", close=True)
     assert (await adapter.send(ROOM, text("one two"), KEY)).kind == "transient"
+
+
+def test_a_nonce_is_known_for_less_than_discord_forgets_it_in(adapter: Adapter) -> None:
+    assert adapter.capabilities.idempotent_send
+    assert adapter.capabilities.key_known_s == KEY_KNOWN_S < NONCE_S
 
 
 async def test_a_nonce_that_is_forgotten_is_a_new_message(discord: DiscordTwin, adapter: Adapter) -> None:
