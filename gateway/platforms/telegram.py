@@ -367,7 +367,9 @@ class Adapter(Plain):
     def _press(self, key: str, query: dict[str, Any], now_s: float) -> list[Event]:
         message, sender = object_of(query.get("message")), object_of(query.get("from"))
         data, callback = text_of(query.get("data")), text_of(query.get("id"))
-        if object_of(message.get("from")).get("id") != self._bot or not (sender and data and callback):
+        # Of a message that is too old Telegram tells no more than where it is. It asks us, so that the button is ours.
+        is_ours = object_of(message.get("from")).get("id") == self._bot or _is_inaccessible(message)
+        if not is_ours or not (sender and data and callback):
             return []
         conversation, is_direct = self._conversation(message)
         if conversation is None:
@@ -392,7 +394,7 @@ class Adapter(Plain):
         Outside of topics the field holds a chain of answers, which is no conversation of its own.
         """
         chat = object_of(message.get("chat"))
-        if chat.get("type") not in {"private", "group", "supergroup"}:
+        if text_of(chat.get("type")) not in {"private", "group", "supergroup"}:
             return None, False
         is_topic = message.get("is_topic_message") is True
         topic = _id("message_thread_id", message.get("message_thread_id")) if is_topic else None
@@ -497,6 +499,10 @@ def _id(name: str, value: Any) -> str:
 
 def _text(message: Mapping[str, Any]) -> str:
     return text_of(message.get("text")) or text_of(message.get("caption"))
+
+
+def _is_inaccessible(message: Mapping[str, Any]) -> bool:
+    return message.get("date") == 0 and "from" not in message
 
 
 def _commanded(text: str) -> tuple[str, str, str]:

@@ -241,7 +241,8 @@ class TelegramTwin:
     async def command(self, hook: str, line: str) -> Said:
         return await self.say(hook, line)
 
-    async def press(self, hook: str, shown: Shown, label: str) -> Said:
+    async def press(self, hook: str, shown: Shown, label: str, *, is_old: bool = False) -> Said:
+        """`is_old`: so old a message that Telegram shows no more than where it is."""
         message = next(one for one in self.messages if (str(one.chat), str(one.id)) == (shown.room, shown.id))
         button = next(one for row in message.keyboard for one in row if one["text"] == label)
         query = f"query{next(self._count)}"
@@ -249,7 +250,9 @@ class TelegramTwin:
         body = {
             "id": query,
             "from": _person(USER),
-            "message": self._message_of(message),
+            "message": {"chat": self.chats[message.chat], "message_id": message.id, "date": 0}
+            if is_old
+            else self._message_of(message),
             "chat_instance": "-42",
             "data": button["callback_data"],
         }

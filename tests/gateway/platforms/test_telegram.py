@@ -35,6 +35,7 @@ from gateway.platforms import (
 )
 from gateway.platforms.telegram import ENTITIES_MAX, GUIDE, TEXT_LIMIT, Adapter, Settings
 from gateway.text.markdown import utf16
+from tests.gateway.platforms.hostile import can_be_kept, spoiled
 from tests.harness.telegram_twin import BOT, BOT_TOKEN, GROUP, SECRET, USER
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/telegram.json").read_text(encoding="utf-8"))
@@ -439,10 +440,20 @@ def test_a_pressed_button_of_ours_carries_its_command() -> None:
     assert (event.extra, event.at_ms, event.is_direct) == ({"callback": "4382bfdwdsb323b2d9"}, NOW * 1_000, False)
 
 
+def test_a_button_under_a_message_of_long_ago_is_ours() -> None:
+    """Of such a message Telegram tells no sender: the press came to us, so that it is."""
+    query = payload("button_press")["body"]["callback_query"]
+    chat = {"id": GROUP, "type": "supergroup"}
+    old = {**query, "message": {"chat": chat, "message_id": 1370, "date": 0}}
+    [event] = parse({"update_id": 1, "callback_query": old})
+    assert (event.kind, event.value, event.message_id) == ("action", "a:req_1:y", "1370")
+    assert event.conversation == ConversationKey("telegram", str(GROUP))
+
+
 @pytest.mark.parametrize(
     "spoil",
-    [{"message": None}, {"message": {"chat": {"id": 1, "type": "private"}, "message_id": 1, "date": 0}}, {"data": None},
-     {"id": 7}, {"from": None}, {"inline_message_id": "x", "message": None}],
+    [{"message": None}, {"message": {"chat": {"id": 1, "type": "private"}, "message_id": 1, "date": 5}}, {"data": None},
+     {"message": {"chat": {"id": 1, "type": "private"}, "message_id": 1, "date": 0, "from": {"id": 1}}}, {"id": 7}, {"from": None}, {"inline_message_id": "x", "message": None}],
 )  # fmt: skip
 def test_buttons_that_are_not_ours_are_no_event(spoil: dict[str, Any]) -> None:
     query = {**payload("button_press")["body"]["callback_query"], **spoil}
@@ -512,6 +523,21 @@ def test_no_bytes_and_no_button_break_the_reader(body: bytes, query: dict[str, A
     for raw in (body, json.dumps({"update_id": 1, "callback_query": whole}).encode()):
         with suppress(Malformed):
             adapter().parse(request(raw), NOW)
+
+
+@given(spoiled([one["body"] for one in VECTORS["payloads"]]))
+@examples(max_examples=500, deadline=None)
+def test_no_value_of_an_update_breaks_the_reader(raw: bytes) -> None:
+    telegram, given = adapter(), request(raw)
+    telegram.verify(given, NOW)
+    assert telegram.handshake(given) is None
+    with suppress(Malformed):
+        assert can_be_kept(telegram.parse(given, NOW))
+
+
+@pytest.mark.parametrize("kind", [[], {}, ["private"], None, 1])
+def test_a_chat_of_no_kind_is_no_chat(kind: Any) -> None:
+    assert parse(update(chat={"id": USER, "type": kind})) == []
 
 
 # rendering
@@ -662,3 +688,11 @@ def test_an_update_is_read_in_little_time() -> None:
         telegram.verify(given, NOW)
         telegram.parse(given, NOW)
     assert time.process_time() - begun < 0.5  # a twentieth of a millisecond each, with room for a busy machine
+
+
+@pytest.mark.parametrize("markdown", ["```\n```", "```\n \n```", "~~~", "- ```\n  ```"])
+def test_no_message_is_empty_and_no_fallback(markdown: str) -> None:
+    for part in adapter().render(Outbound(markdown)):
+        assert part.fallback
+        assert part.payload["text"].strip()
+        assert part.fallback["text"].strip()

@@ -449,6 +449,16 @@ async def test_a_pressed_button_is_answered_and_goes_when_all_is_said(telegram: 
     await adapter.pressed(to, first, "", is_settled=True)
 
 
+async def test_a_button_of_long_ago_is_answered_as_any_other(telegram: TelegramTwin, adapter: Adapter) -> None:
+    await adapter.send(ROOM, text("Sure?", Button("Approve", "skill approve 7F3K", "primary")), KEY)
+    async with Gateway(adapter) as gateway:
+        await telegram.press(gateway.url, telegram.shown[0], "Approve", is_old=True)
+    [event] = gateway.events
+    assert (event.value, event.conversation) == ("skill approve 7F3K", ROOM.conversation)
+    await adapter.pressed(replace(ROOM, extra=event.extra), event, "Done", is_settled=True)
+    assert (telegram.shown[0].buttons, list(telegram.notices.values())) == ([], ["Done"])
+
+
 # files
 
 
