@@ -6,8 +6,10 @@ import base64
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
+from xml.sax.saxutils import escape
 
 import pytest
 from hypothesis import given
@@ -26,6 +28,7 @@ from gateway.platforms import Button, HttpReply, Malformed, Outbound, Outside, R
 from gateway.platforms.wecom import APP_TEXT_LIMIT, TEXT_LIMIT, Adapter, Crypt, Settings
 from gateway.text.dialect import PLAIN, write
 from gateway.text.markdown import utf8
+from tests.gateway.platforms.hostile import can_be_kept, spoiled
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/wecom.json").read_text(encoding="utf-8"))
 TOKEN = "QDG6eK"
@@ -247,6 +250,54 @@ def test_a_ciphertext_of_the_wrong_shape_is_told(tail: bytes) -> None:
         CRYPT.opened(PrpCrypto(KEY_BYTES).cipher.encrypt(_padded(raw)))
     with pytest.raises(ValueError, match="padded"):
         CRYPT.decrypt(PrpCrypto(KEY_BYTES).cipher.encrypt(_padded(raw)[:-2] + b"\x01\x02"))
+
+
+@given(spoiled([one["body"] for one in VECTORS["payloads"] if isinstance(one["body"], dict)]))
+@examples(max_examples=500, deadline=None)
+def test_no_value_of_a_bots_callback_breaks_the_reader(raw: bytes) -> None:
+    wecom, given = adapter(), request(raw.decode())
+    with suppress(Malformed, Unauthorized):
+        wecom.verify(given, NOW)
+    with suppress(Malformed):
+        assert wecom.handshake(given) is None
+        assert can_be_kept(wecom.parse(given, NOW))
+
+
+@given(
+    st.dictionaries(st.sampled_from(["CreateTime", "MsgType", "Content", "MsgId", "FromUserName"]), st.text(max_size=9))
+)
+@examples(max_examples=150, deadline=None)
+def test_no_value_of_an_apps_callback_breaks_the_reader(spoil: dict[str, str]) -> None:
+    told = {"FromUserName": "a", "CreateTime": str(NOW), "MsgType": "text", "Content": "b", "MsgId": "1", **spoil}
+    fields = "".join(f"<{name}>{escape(value)}</{name}>" for name, value in told.items())
+    wecom, given = app(), request(f"<xml>{fields}</xml>", receive_id="ww1")
+    with suppress(Malformed, Unauthorized):
+        wecom.verify(given, NOW)
+    with suppress(Malformed):
+        assert can_be_kept(wecom.parse(given, NOW))
+
+
+def swapped(message: Mapping[str, Any] | str, **how: Any) -> RawRequest:
+    """A callback of long ago whose nonce, by chance, reads as the time now."""
+    old = str(NOW - 90 * 86_400)
+    whole = request(message, **how)
+    sealed = json.loads(whole.body)["encrypt"]
+    query = {"msg_signature": CRYPT.sign(old, str(NOW), sealed), "timestamp": str(NOW), "nonce": old}
+    return RawRequest("POST", whole.path, query, whole.headers, whole.body)
+
+
+def test_what_tells_its_time_inside_is_not_taken_with_time_and_nonce_swapped() -> None:
+    """The signature is over its parts in the order of the alphabet, so that it holds for both readings."""
+    xml = "<xml><FromUserName>a</FromUserName><CreateTime>{}</CreateTime><MsgType>text</MsgType></xml>"
+    pressed = payload("aibot_button_press")["body"]
+    for at_s, match in ((NOW - 90 * 86_400, "create_time: 7776000 s outside"), (NOW - 60, "")):
+        told = swapped(xml.format(at_s), receive_id="ww1"), swapped({**pressed, "create_time": at_s})
+        for wecom, callback in zip((app(), adapter()), told, strict=True):
+            if match:
+                with pytest.raises(Unauthorized, match=match):
+                    wecom.verify(callback, NOW)
+            else:
+                wecom.verify(callback, NOW)
 
 
 def _padded(raw: bytes) -> bytes:
@@ -569,3 +620,9 @@ def test_buttons_are_on_a_card() -> None:
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize("markdown", ["```\n```", "```\n \n```", "~~~", "- ```\n  ```"])
+def test_no_message_is_empty(markdown: str) -> None:
+    for wecom in (adapter(), app()):
+        assert all(part.payload["content"].strip() for part in wecom.render(Outbound(markdown)))

@@ -401,11 +401,19 @@ async def test_who_may_have_used_the_address_keeps_it_whatever_comes_between(wor
     assert [text for kind, text in world.texts if kind == "response"] == ["two"]
 
 
+async def test_a_limit_of_one_address_stops_nobody_else(world: World) -> None:
+    """Streams are no calls of ours at all, and another person has another address."""
+    rest = await world.asked_long_ago()
+    world.wecom.faults.order(Fault(on="response", status=429))
+    outcome = await world.adapter.send(rest, world.part("two"), "k2")
+    assert (outcome.kind, outcome.scope, outcome.retry_after_s) == ("rate_limited", "channel", 5.0)
+
+
 async def test_what_was_not_taken_leaves_the_address_to_others(world: World) -> None:
     rest = await world.asked_long_ago()
     world.wecom.faults.order(Fault(on="response", status=429, headers={"Retry-After": "7"}))
     outcome = await world.adapter.send(rest, world.part("two"), "k2")
-    assert (outcome.kind, outcome.retry_after_s, outcome.scope) == ("rate_limited", 7.0, "connection")
+    assert (outcome.kind, outcome.retry_after_s, outcome.scope) == ("rate_limited", 7.0, "channel")
     assert (await world.adapter.send(rest, world.part("three"), "k3")).kind == "ok"
 
 
@@ -747,6 +755,13 @@ async def test_what_an_app_is_refused_is_told(app: World, on: str, fault: dict[s
     assert outcome.kind == kind
     assert CORP_SECRET not in outcome.detail
     assert "token-" not in outcome.detail
+
+
+async def test_a_limit_of_an_app_is_the_corporation_s(app: World) -> None:
+    _, to = await app.heard(await app.wecom.say_to_app(app.hook, "hi"))
+    app.wecom.faults.order(Fault(on="message/send", status=200, body={"errcode": 45009}))
+    outcome = await app.adapter.send(to, app.part("one"), KEY)
+    assert (outcome.kind, outcome.scope, outcome.retry_after_s) == ("rate_limited", "connection", 5.0)
 
 
 async def test_an_app_with_a_wrong_secret_is_told_so(app: World) -> None:
