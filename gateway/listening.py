@@ -23,7 +23,7 @@ from gateway.logs import log
 from gateway.phrases import language_of, say
 from gateway.platforms import Adapter, Address, ConnectionRefused, Outbound
 from gateway.serving import cancelled, refuse_unfit
-from gateway.store import Script, Unreachable, reading
+from gateway.store import Script, Store, Unreachable, reading
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +54,13 @@ RELEASE = Script(
     return 1
     """,
 )
+NOTE = Script(
+    "listen note",
+    """
+    redis.call('SET', KEYS[1] .. ':' .. ARGV[1] .. ':trouble', ARGV[2], 'PX', ARGV[3])
+    return 1
+    """,
+)
 REMEMBER = Script(
     "listen remember",
     """
@@ -62,6 +69,14 @@ REMEMBER = Script(
     return 1
     """,
 )
+
+
+async def how_it_stands(store: Store, name: str) -> tuple[bool, str]:
+    """Whether somebody listens for a connection, and what keeps it from hearing. Raises `Unreachable`."""
+    root = store.layout.listen_root
+    with reading():
+        found: Any = await store.redis.mget(f"{root}:{name}", f"{root}:{name}:trouble")
+    return found[0] is not None, (found[1] or b"").decode()
 
 
 async def listen(parts: Parts, names: Sequence[str], stop: asyncio.Event) -> None:
@@ -126,6 +141,7 @@ class Listener:
                 await self.adapter.listen(self)
             except ConnectionRefused as why:
                 log(logger, "connection refused", level=logging.ERROR, connection=self.name, reason=str(why))
+                await self._note(str(why))
                 await asyncio.sleep(REFUSED_PAUSE_S)
             except Exception as error:  # noqa: BLE001  # a fault in one connection must not end the others
                 log(logger, "listening broke", level=logging.ERROR, error=error, connection=self.name)
@@ -139,6 +155,13 @@ class Listener:
             return bool(await self.parts.store.run(HOLD, root, self.name, self._me, LEASE_MS))
         except Unreachable:
             return unless
+
+    async def _note(self, trouble: str) -> None:
+        """For `deskmate doctor`: the lease alone would say that all is well."""
+        root = self.parts.store.layout.listen_root
+        with suppress(Unreachable):
+            kept_ms = round(2_000 * REFUSED_PAUSE_S)
+            await self.parts.store.run(NOTE, root, self.name, trouble[:300], kept_ms)
 
     async def receive(self, events: Sequence[Event]) -> None:
         """Until all of them are in Redis: nobody sends them again. What waits behind them waits, too; but not long for one

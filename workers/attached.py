@@ -64,12 +64,15 @@ class Attached:
     async def read(self) -> None:
         """Look at those. Raises `Lost`, `Unreachable`."""
         sends: list[Row] = []
+        language = self.turn.language
         for event, at, file in self._due():  # one after the other: each may have many megabytes
             record = await self._look(event, at, file)
             cards: list[Record] = []
             rows: list[Row] = []
-            if record.data.get("told"):
-                text = say("attached.unread", self.turn.language, name=quoted(record.data["name"], 80))
+            if told := record.data.get("told"):
+                name, most = quoted(record.data["name"], 80), self.settings.files_max
+                limit = f"{self.settings.download_max_bytes / 1_048_576:.3g}"
+                text = say(f"attached.{told}", language, name=name, most=most, limit=limit)
                 cards, rows = self.cards.made(
                     record.data["of"] + str(record.data["number"]), [Outbound(text, is_notice=True)]
                 )
@@ -111,7 +114,8 @@ class Attached:
     async def _look(self, event: Event, at: int, file: Attachment) -> Record:
         data: dict[str, Any] = {"turn": self.turn.id, "of": event.dedupe_keys[0], "number": at, "name": file.name}
         if at >= self.settings.files_max:
-            data |= {"kind": "unread", "reason": f"not read: of one message {self.settings.files_max} files are"}
+            data |= {"kind": "unread", "reason": f"not read: only {self.settings.files_max} files of a message are"}
+            data |= {"told": "too_many"} if at == self.settings.files_max else {}
         elif file.kind not in READABLE:
             data |= {"kind": "unread", "reason": f"a {file.kind} can't be read"}
         elif not _may_be_readable(file):
@@ -121,7 +125,9 @@ class Attached:
                 data |= await self._read(event, at, file)
             except (NotDownloaded, NoPicture) as why:
                 log(logger, "attachment not read", level=logging.WARNING, name=file.name[:80], reason=str(why))
-                data |= {"kind": "unread", "reason": f"it could not be read: {why}", "told": True}
+                data |= {"kind": "unread", "reason": f"it could not be read: {why}", "told": "unread"}
+                if file.size_bytes > self.settings.download_max_bytes:
+                    data["told"] = "too_large"
         return Record("attached", self.turn.now_ms(), data)
 
     async def _read(self, event: Event, at: int, file: Attachment) -> dict[str, Any]:

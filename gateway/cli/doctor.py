@@ -29,6 +29,7 @@ from gateway.connections import Opened, open_connections
 from gateway.conversation.mailbox import Mailbox
 from gateway.embedded import NoServer, find_program, redis_url
 from gateway.inventory import load_checked
+from gateway.listening import how_it_stands
 from gateway.machine import Machine, PortTaken, free_port, reachable
 from gateway.platforms import ConnectionRefused, Outside
 from gateway.shelf.packing import standing
@@ -76,7 +77,10 @@ async def examine(loaded: Loaded) -> list[Finding]:
     async with opened_outside(settings, url) as (store, outside):
         if url:
             findings += await check_redis(store, settings)
-        connections = [check_connection(opened, outside) for opened in open_connections(loaded).values()]
+        all_opened = open_connections(loaded).values()
+        connections = [check_connection(opened, outside) for opened in all_opened]
+        if url:
+            connections += [check_listener(opened, store) for opened in all_opened if opened.settings.listens]
         findings += await asyncio.gather(*connections, check_model(settings), check_sandbox(settings))
     return findings
 
@@ -155,12 +159,31 @@ async def check_connection(opened: Opened, outside: Outside) -> Finding:
     about = f"connection {opened.name}"
     try:
         async with asyncio.timeout(OUTSIDE_S):
-            me = await opened.platform.Adapter(opened.name, opened.settings, outside).identity()
+            adapter = opened.platform.Adapter(opened.name, opened.settings, outside)
+            me = await adapter.identity()
     except ConnectionRefused as error:
         return Finding("fail", about, str(error), f"check connections.{opened.name}")
     except TimeoutError:
         return Finding("fail", about, f"no answer within {OUTSIDE_S:.0f} s", "check api_base and the network")
+    if not adapter.is_checked:
+        return Finding("ok", about, f"{opened.settings.platform}; credentials can't be checked, there is nobody to ask")
     return Finding("ok", about, f"{opened.settings.platform}: we are {me.name or me.id}")
+
+
+async def check_listener(opened: Opened, store: Store) -> Finding:
+    """Does somebody hold the connection over which messages come?"""
+    about = f"listener {opened.name}"
+    try:
+        listens, trouble = await how_it_stands(store, opened.name)
+    except Unreachable:
+        return Finding("warn", about, "unknown, as Redis does not answer", "see redis")
+    if trouble:
+        return Finding("fail", about, trouble, f"check connections.{opened.name}")
+    if not listens:
+        return Finding(
+            "warn", about, "nobody: what people write is not heard", "start `deskmate listen`, or `deskmate up`"
+        )
+    return Finding("ok", about, "somebody listens")
 
 
 async def check_model(settings: Settings) -> Finding:

@@ -35,7 +35,7 @@ def _folder(ctx: click.Context, parameter: click.Parameter, given: str | None) -
 @click.option("--workers", type=click.IntRange(1, 64), help="How many worker processes.")
 @pass_loaded
 def up(loaded: Loaded, port: int | None, data: Path | None, workers: int | None) -> None:
-    """Run everything on this machine: storage (if REDIS_URL names none), gateway and workers. Ctrl-C stops it all."""
+    """Run everything on this machine: storage (if REDIS_URL names none), gateway, workers, and who listens where a platform needs it. Ctrl-C stops it all."""
     settings = loaded.settings
     settings = settings.model_copy(
         update={

@@ -213,6 +213,8 @@ class Guide:
     """A file that the platform's console takes, if it takes one; `{name}` and `{url}` as in steps."""
     manifest_name: str = ""
     """What the console calls it."""
+    keys: tuple[str, ...] = ()
+    """Keys of the settings that are well set, beside those that must be."""
 
 
 class Adapter(Protocol):
@@ -221,6 +223,16 @@ class Adapter(Protocol):
     capabilities: Capabilities
 
     def __init__(self, connection: str, settings: Any, outside: Outside) -> None: ...
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether `identity` asks the platform, so that its answer says something about our credentials."""
+        ...
+
+    @property
+    def registers(self) -> bool:
+        """Whether the platform has a call for the webhook's address: `register`."""
+        ...
 
     @property
     def is_ready(self) -> bool:
@@ -325,6 +337,14 @@ class Inlet(Protocol):
 
 class Plain:
     """What a platform has none of. Adapters inherit it and write what their platform has."""
+
+    @property
+    def is_checked(self) -> bool:
+        return True
+
+    @property
+    def registers(self) -> bool:
+        return False
 
     @property
     def is_ready(self) -> bool:

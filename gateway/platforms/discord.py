@@ -180,7 +180,7 @@ GUIDE: Final = Guide(
         "Copy the public key from *General Information* into `public_key`.",
         "On the page *Bot* reset the token and put it into `bot_token`.",
         "For messages that don't mention the bot, switch on *Message Content Intent* there, and set `message_content: true`.",
-        "Start deskmate, and `deskmate listen {name}` beside it, which hears messages.",
+        "Start deskmate: `deskmate up` hears messages too; beside single processes start `deskmate listen {name}`.",
         "Then run this again: it registers the command, and `{url}` as *Interactions Endpoint URL*, which Discord tries at once.",
         "On the page *OAuth2* make a link with the scopes and permissions below, open it and choose the server.",
     ),
@@ -216,6 +216,10 @@ class Adapter(Plain):
         self._token = settings.bot_token.get_secret_value()
         self._file_places = {*_FILES_AT, origin(settings.api_base)}
         self._key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(settings.public_key))
+
+    @property
+    def registers(self) -> bool:
+        return True
 
     # pure
 
@@ -311,7 +315,7 @@ class Adapter(Plain):
     async def listen(self, inlet: Inlet) -> None:
         if not self._settings.listen:
             raise ConnectionRefused("listen is off for this connection: it hears commands and buttons only")
-        session = _Session.of(await inlet.recall())
+        session = _Session.of(await inlet.recall(), self._intents)
         if not self.me and session.us:
             self.me = Actor(session.us, is_bot=True, is_self=True)
         while True:
@@ -448,10 +452,14 @@ class Adapter(Plain):
             await asyncio.sleep(wait_s)
         return text_of(answer.get("url"))
 
+    @property
+    def _intents(self) -> int:
+        """What we ask to hear."""
+        return _GUILD_MESSAGES | _DIRECT_MESSAGES | (_MESSAGE_CONTENT if self._settings.message_content else 0)
+
     def _identify(self) -> dict[str, Any]:
-        intents = _GUILD_MESSAGES | _DIRECT_MESSAGES | (_MESSAGE_CONTENT if self._settings.message_content else 0)
         properties = {"os": "linux", "browser": "deskmate", "device": "deskmate"}
-        return {"op": 2, "d": {"token": self._token, "intents": intents, "properties": properties}}
+        return {"op": 2, "d": {"token": self._token, "intents": self._intents, "properties": properties}}
 
     def _resume(self, session: _Session) -> dict[str, Any]:
         return {"op": 6, "d": {"token": self._token, "session_id": session.id, "seq": session.sequence}}
@@ -615,6 +623,7 @@ class _Session:
     url: str = ""
     us: str = ""
     """Our id: only a new session tells it."""
+    intents: int = 0
     sequence: int | None = None
     """Of the last event that was stored."""
     tries: int = 0
@@ -625,21 +634,24 @@ class _Session:
     """An event is being stored, and nothing is read meanwhile."""
 
     @classmethod
-    def of(cls, words: Mapping[str, Any]) -> _Session:
-        """The one that `words` tell of, so that a process goes on with what its predecessor had not stored."""
+    def of(cls, words: Mapping[str, Any], intents: int) -> _Session:
+        """The one that `words` tell of, so that a process goes on with what its predecessor had not stored. A session keeps
+        its intents: where others are asked for, a new one begins.
+        """
         sequence = words.get("sequence")
         session = cls(
             id=text_of(words.get("id")),
             url=text_of(words.get("url")),
             us=us if _ID.fullmatch(us := text_of(words.get("us"))) else "",
+            intents=intents,
             sequence=sequence if isinstance(sequence, int) else None,
         )
-        if not session.id or not session.url:
+        if not session.id or not session.url or words.get("intents") != intents:
             session.forget()
         return session
 
     def words(self) -> dict[str, Any]:
-        return {"id": self.id, "url": self.url, "sequence": self.sequence}
+        return {"id": self.id, "url": self.url, "sequence": self.sequence, "intents": self.intents}
 
     def forget(self) -> None:
         self.id, self.url, self.sequence = "", "", None

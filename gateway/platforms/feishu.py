@@ -169,6 +169,7 @@ class Settings(Connection):
 
 
 GUIDE: Final = Guide(
+    keys=("encrypt_key",),
     steps=(
         "Create a custom app at <https://open.feishu.cn/app> (Lark: <https://open.larksuite.com/app>) and add the bot capability to it.",
         "Import the scopes below at *Permissions & Scopes → Batch import*. To hear what is said without a mention, add `im:message.group_msg`.",

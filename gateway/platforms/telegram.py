@@ -200,6 +200,10 @@ class Adapter(Plain):
         """Without our name no mention, and no command with a name behind it, is known to be ours."""
         return bool(self._username())
 
+    @property
+    def registers(self) -> bool:
+        return True
+
     # pure
 
     def verify(self, request: RawRequest, now_s: float) -> None:

@@ -82,6 +82,10 @@ class Adapter(Plain):
         self._feed = outside.feed
         self._files = outside.files
 
+    @property
+    def is_checked(self) -> bool:
+        return False  # there is nobody to ask
+
     # pure
 
     def verify(self, request: RawRequest, now_s: float) -> None:  # noqa: ARG002 - the page's route has no signature with a time

@@ -164,6 +164,7 @@ class Settings(Connection):
 
 
 GUIDE: Final = Guide(
+    keys=("bot_name",),
     steps=(
         "In WeCom's admin console create an intelligent bot (智能机器人) in API mode, connected by a URL callback.",
         "Let the console make a *Token* and an *EncodingAESKey*, and set both: `token`, `encoding_aes_key`.",
@@ -201,6 +202,10 @@ class Adapter(Plain):
         self._file_places = [home, *map(_over_https, settings.file_hosts)]
         if self._is_app:
             self.capabilities = replace(self.capabilities, text_limit=APP_TEXT_LIMIT, idempotent_send=False, buttons=0)
+
+    @property
+    def is_checked(self) -> bool:
+        return self._is_app  # a bot has no call for it
 
     # pure
 

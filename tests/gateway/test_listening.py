@@ -18,7 +18,7 @@ from gateway.app import Parts, open_parts
 from gateway.connections import that_listen
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
-from gateway.listening import Listener, listen
+from gateway.listening import Listener, how_it_stands, listen
 from gateway.platforms import Inlet, Plain
 from gateway.store import Layout, Unreachable
 from tests.harness.discord_twin import BOT_TOKEN, DIRECT, DiscordTwin
@@ -193,3 +193,21 @@ async def test_one_listens_and_who_stands_by_goes_on_where_it_ended(
         assert twin.identified == 1, "no new session, in which what was said meanwhile would be missing"
         second.cancel()
         await asyncio.wait([second])
+
+
+async def test_it_can_be_seen_whether_somebody_listens_and_what_keeps_it_from_hearing(
+    tmp_path: Path, redis_url: str, layout: Layout, twin: DiscordTwin
+) -> None:
+    refused = {**twin.connection, "message_content": True}  # which is not granted
+    async with opened(tmp_path, redis_url, layout, refused) as parts:
+        await parts.mailbox.open()
+        assert await how_it_stands(parts.store, "discord-main") == (False, "")
+        listening_on = asyncio.create_task(listener(parts).run())
+        async with asyncio.timeout(10):
+            while not (await how_it_stands(parts.store, "discord-main"))[1]:
+                await asyncio.sleep(0.02)
+        listens, trouble = await how_it_stands(parts.store, "discord-main")
+        assert (listens, "4014" in trouble) == (True, True)
+        listening_on.cancel()
+        await asyncio.wait([listening_on])
+        assert not (await how_it_stands(parts.store, "discord-main"))[0]

@@ -99,7 +99,7 @@ class Platformlet:
         self.answer = answer
 
     def Adapter(self, *_: Any) -> SimpleNamespace:  # noqa: N802 - the contract's name
-        return SimpleNamespace(identity=self.identity)
+        return SimpleNamespace(identity=self.identity, is_checked=True)
 
     async def identity(self) -> Actor:
         if isinstance(self.answer, Exception):

@@ -866,6 +866,20 @@ async def test_a_new_process_that_resumes_knows_who_is_meant(
     assert (discord.identified, len(discord.resumed)) == (1, 1)
 
 
+async def test_who_asks_for_other_intents_begins_a_new_session(http: aiohttp.ClientSession) -> None:
+    async with DiscordTwin(granted=True) as discord:
+        async with Listener(connect(discord.url, http, message_content=False)) as listener:
+            await discord.mention("", "one")
+            await listener.until(1)
+            while not listener.remembered.get("sequence"):
+                await asyncio.sleep(0.005)
+        async with Listener(connect(discord.url, http, message_content=True), listener.remembered) as later:
+            await discord.until(lambda: discord.identified == 2)
+            await discord.say("without a mention")
+            assert await later.until(1) == ["without a mention"]
+        assert (discord.identified, discord.resumed) == (2, [])
+
+
 async def test_what_was_remembered_and_is_none_begins_anew(discord: DiscordTwin, adapter: Adapter) -> None:
     async with Listener(adapter, {"id": 7, "url": None, "sequence": "x"}) as listener:
         await discord.mention("", "one")
