@@ -22,6 +22,8 @@ from workers.turn import Parked, Turn, address, part_of, rows_for, without_handl
 logger = logging.getLogger(__name__)
 
 BACKOFF_MAX_S: Final = 60.0
+REPEATS_MAX: Final = 2
+"""So often a part is sent again where nobody can tell whether it is there: people would get each."""
 FILE_SEND_S: Final = 30.0
 """The longest that one send of a file may take; the lease is lengthened meanwhile."""
 NOTICE: Final = "-notice"
@@ -50,8 +52,8 @@ class Delivery:
 
     async def _send(self, row: Row) -> Outcome | None:
         """One part until its fate is known: the outcome that it was given up for."""
-        left, repeated = await self._begin(row)
-        tries = 0
+        left, again = await self._begin(row)
+        tries, repeats = 0, int(again)
         while left is not None:
             row = left
             await self._keep_pace()
@@ -61,7 +63,7 @@ class Delivery:
                 case "ok":
                     await self._mark_sent(row, sent_ref(outcome) or row.ref)
                     log(logger, "sent", conversation=self.turn.stored.key.id, part=row.order, tries=tries)
-                    if repeated:
+                    if repeats:
                         await self._tell(row, "turn.send_repeated")
                     return None
                 case "rejected" | "too_long" | "target_gone" if row.ref:
@@ -73,7 +75,10 @@ class Delivery:
                     left = replace(row, part={**row.part, "payload": row.part["fallback"], "fallback": None})
                 case "ambiguous" if self._age_s(row) < self.settings.send_for_s:
                     left, again = await self._settle_unclear(replace(row, state="sending", since_ms=self.turn.now_ms()))
-                    repeated = repeated or again
+                    repeats += again
+                    if left is not None and repeats > REPEATS_MAX:
+                        await self._give_up(left, outcome, "turn.send_repeated")
+                        return outcome
                 case kind:
                     refused = kind in {"bad_format", "too_long", "rejected"}
                     notice = None if kind == "target_gone" else f"turn.send_{'refused' if refused else 'failed'}"

@@ -26,7 +26,7 @@ from gateway.store import Store
 from tests.gateway.conversation.world import now_ms
 from tests.harness.slack_twin import BOT_TOKEN, CHANNEL, SIGNING_SECRET, TEAM, USER, SlackTwin
 from tests.harness.webhook_twin import REPLY_SECRET, SECRET, WebhookTwin
-from workers.delivery import Delivery
+from workers.delivery import REPEATS_MAX, Delivery
 from workers.live import Live
 from workers.turn import Parked, Turn, begin, leftover, rows_for
 
@@ -244,6 +244,16 @@ async def test_a_growing_message_that_somebody_deleted_is_followed_by_one_reply(
     slacked.twin.next(close=True, taken=True, on="chat.postMessage", times=3)
     await slacked.delivery(unclear_send=unclear_send).send_all(await slacked.rows("a whole answer"))
     assert ours(slacked.twin) == ["a whole answer"] * copies
+
+
+async def test_what_can_never_be_seen_to_arrive_is_not_sent_for_ever(hooked: Desk) -> None:
+    hooked.adapter.capabilities = replace(hooked.adapter.capabilities, idempotent_send=False)
+    hooked.twin.next(close=True, taken=True, times=3)
+    await hooked.delivery(unclear_send="repeat").send_all(await hooked.rows("again and again"))
+    told = [taken.text for taken in hooked.twin.taken]
+    assert told.count("again and again") == 1, "the stand-in knows the key; deskmate does not know that"
+    assert len(hooked.twin.repeated) == REPEATS_MAX
+    assert "twice" in told[-1]
 
 
 @pytest.mark.parametrize(("known_s", "how"), [(1_000.0, "key"), (0.5, "repeat")])
