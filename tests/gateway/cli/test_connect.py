@@ -29,7 +29,9 @@ def test_without_a_platform_it_names_all(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_platform_that_is_none_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["connect", "slick"]) == 2
-    assert "There is no platform 'slick'. Did you mean slack? There are: discord, feishu, slack" in capsys.readouterr().err
+    assert (
+        "There is no platform 'slick'. Did you mean slack? There are: discord, feishu, slack" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("platform", platform_names())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from gateway.platforms.discord import GUIDE, TEXT_LIMIT, Adapter, Settings, _fir
 from gateway.text.markdown import utf16
 from gateway.wire import object_of, read_json, text_of
 from tests.gateway.platforms.hostile import can_be_kept, spoiled
+from tests.harness.cpu import cpu_within
 from tests.harness.discord_twin import BOT, CHANNEL, DIRECT, GUILD, PUBLIC_KEY, USER, sign
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/discord.json").read_text(encoding="utf-8"))
@@ -635,12 +635,11 @@ def test_the_guide_names_what_has_to_be_filled_in() -> None:
 
 def test_a_command_is_read_in_little_time() -> None:
     discord, given = adapter(), request(payload("slash_command"))
-    begun = time.process_time()
-    for _ in range(500):
-        discord.verify(given, NOW)
-        discord.handshake(given)
-        discord.parse(given, NOW)
-    assert time.process_time() - begun < 0.8  # the signature takes most of it
+    with cpu_within(0.8):  # the signature takes most of it
+        for _ in range(500):
+            discord.verify(given, NOW)
+            discord.handshake(given)
+            discord.parse(given, NOW)
 
 
 @given(
@@ -650,5 +649,5 @@ def test_a_command_is_read_in_little_time() -> None:
 )
 @examples(max_examples=60, deadline=None)
 def test_what_grows_is_the_first_part_of_the_whole(pieces: list[str]) -> None:
-    markdown = "".join(pieces) * 100
+    markdown = "".join(pieces) * 30
     assert _first(markdown) == adapter().render(Outbound(markdown))[0]
