@@ -36,7 +36,7 @@ from gateway.intake import Intake
 from gateway.logs import log
 from gateway.patience import Patience
 from gateway.platforms import Adapter, ConnectionRefused, HttpReply, Malformed, Outside, RawRequest, Unauthorized
-from gateway.serving import cancelled, refuse_unfit
+from gateway.serving import cancelled, meet
 from gateway.shelf.packing import Packer
 from gateway.store import Layout, Store, Unreachable, open_store
 from gateway.web.chat import add_chat
@@ -178,21 +178,9 @@ class Gateway:
         await self._parts.close()
 
     async def _open(self) -> None:
-        """Look at Redis, and learn the epoch, as soon as it answers; until then webhooks get 503."""
-        while not self._opened:
-            try:
-                await refuse_unfit(self._parts.store, self._parts.settings)
-                if await self._parts.mailbox.open():
-                    log(
-                        logger,
-                        "new epoch: this Redis was empty",
-                        level=logging.WARNING,
-                        epoch=self._parts.mailbox.epoch,
-                    )
-                self._opened = True
-            except Unreachable as error:
-                log(logger, "redis not reachable", level=logging.WARNING, reason=str(error))
-                await asyncio.sleep(0.5)
+        """As soon as Redis answers; until then webhooks get 503."""
+        await meet(self._parts.store, self._parts.mailbox, self._parts.settings)
+        self._opened = True
 
     async def _pack(self, opening: asyncio.Task[None]) -> None:
         """Look at the folders of skills, unless another gateway does."""

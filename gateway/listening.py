@@ -22,7 +22,7 @@ from gateway.events import Event
 from gateway.logs import log
 from gateway.phrases import language_of, say
 from gateway.platforms import Adapter, Address, ConnectionRefused, Outbound
-from gateway.serving import cancelled, refuse_unfit
+from gateway.serving import cancelled, meet
 from gateway.store import Script, Store, Unreachable, reading
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ async def how_it_stands(store: Store, name: str) -> tuple[bool, str]:
 
 async def listen(parts: Parts, names: Sequence[str], stop: asyncio.Event) -> None:
     """Listen for these connections, or stand by, until told to stop. Raises `Unfit` or `WrongPartitions`."""
-    await _meet(parts)
+    await meet(parts.store, parts.mailbox, parts.settings)
     tasks = [asyncio.create_task(parts.watched.follow(), name="watch")]
     for name in names:
         adapter = parts.adapters[name]
@@ -90,19 +90,6 @@ async def listen(parts: Parts, names: Sequence[str], stop: asyncio.Event) -> Non
         await stop.wait()
     finally:
         await cancelled(tasks)
-
-
-async def _meet(parts: Parts) -> None:
-    """Look at Redis, and learn the epoch, as soon as it answers."""
-    while True:
-        try:
-            await refuse_unfit(parts.store, parts.settings)
-            await parts.mailbox.open()
-        except Unreachable as error:
-            log(logger, "redis not reachable", level=logging.WARNING, reason=str(error))
-            await asyncio.sleep(PAUSE_S[0])
-        else:
-            return
 
 
 @dataclass(slots=True)

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import signal
 from collections.abc import Callable, Collection, Coroutine
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
 
 from redis.exceptions import RedisError
 
 from config.settings import Settings
 from gateway.checks import check_server
+from gateway.conversation.mailbox import Mailbox
 from gateway.logs import log
 from gateway.store import Store, Unreachable
 
 logger = logging.getLogger(__name__)
 
 CANCEL_AGAIN_S = 0.2
+PAUSE_S: Final = 0.5
+TELL_S: Final = 10.0
+"""How often the log says that Redis is still away."""
 
 
 class Unfit(Exception):
@@ -64,6 +69,25 @@ async def refuse_unfit(store: Store, settings: Settings) -> None:
     failed = [finding for finding in findings if finding.level == "fail"]
     if failed:
         raise Unfit("; ".join(f"{one.about}: {one.text} ({one.advice})" for one in failed))
+
+
+async def meet(store: Store, mailbox: Mailbox, settings: Settings) -> None:
+    """Look at Redis and learn the epoch, as soon as it answers. Raises `Unfit`, `WrongPartitions`."""
+    clock = asyncio.get_running_loop().time
+    told_s = -math.inf
+    while True:
+        try:
+            await refuse_unfit(store, settings)
+            if await mailbox.open():
+                log(logger, "new epoch: this Redis was empty", level=logging.WARNING, epoch=mailbox.epoch)
+        except Unreachable as error:
+            if clock() - told_s >= TELL_S:
+                told_s = clock()
+                advice = "start it, or correct redis.url (REDIS_URL)"
+                log(logger, "redis not reachable, waiting", logging.WARNING, reason=str(error), advice=advice)
+            await asyncio.sleep(PAUSE_S)
+        else:
+            return
 
 
 async def cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:

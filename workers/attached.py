@@ -19,7 +19,7 @@ from typing import Any, Final
 from config.settings import AttachmentSettings
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
-from gateway.events import Attachment, Event
+from gateway.events import Attachment, Event, is_blank
 from gateway.files import Files
 from gateway.logs import log
 from gateway.phrases import say
@@ -160,7 +160,7 @@ def shown(records: Sequence[Record]) -> list[str]:
 
 def nothing_to_read(event: Event) -> bool:
     """Whether it is only what can't be read: a sticker, a voice message, a place."""
-    is_silent = not event.text.strip() and not event.quoted.strip()
+    is_silent = is_blank(event.text) and is_blank(event.quoted)
     return is_silent and bool(event.attachments) and not any(one.kind in READABLE for one in event.attachments)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -13,7 +12,7 @@ import aiohttp
 
 from config.loading import Loaded
 from config.rules import rule_of
-from config.settings import Settings, environment
+from config.settings import environment
 from config.watching import Watched
 from gateway import platforms
 from gateway.boards import Boards
@@ -21,12 +20,11 @@ from gateway.connections import adapters
 from gateway.conversation.mailbox import Mailbox
 from gateway.feed import Feed
 from gateway.files import Files
-from gateway.logs import log
-from gateway.serving import cancelled, refuse_unfit
+from gateway.serving import cancelled, meet
 from gateway.shelf.notes import Notes
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf
-from gateway.store import Layout, Store, Unreachable, open_store
+from gateway.store import Layout, open_store
 from skills.bundles import Cache
 from skills.programs import Programs
 from workers.agent import Agent
@@ -38,8 +36,6 @@ from workers.tools import Outside, load_tools
 logger = logging.getLogger(__name__)
 
 PAUSE_S: Final = 0.5
-TELL_S: Final = 10.0
-"""How often the log says that Redis is still away."""
 
 
 @asynccontextmanager
@@ -61,7 +57,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
     try:
         async with aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as http:
             mailbox = Mailbox(store, settings.mailbox)
-            await _meet(store, mailbox, settings)
+            await meet(store, mailbox, settings)
             await _first_snapshot(shelf, Packer(store, settings.skills, worker))
             watching = asyncio.create_task(watched.follow(), name="watch")
             yield Desk(
@@ -81,25 +77,6 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
         await model.close()
         await feed.close()
         await store.close()
-
-
-async def _meet(store: Store, mailbox: Mailbox, settings: Settings) -> None:
-    """Look at Redis and learn the epoch, as soon as it answers. Raises `Unfit`, `WrongPartitions`."""
-    clock = asyncio.get_running_loop().time
-    told_s = -math.inf
-    while True:
-        try:
-            await refuse_unfit(store, settings)
-            if await mailbox.open():
-                log(logger, "new epoch: this Redis was empty", level=logging.WARNING, epoch=mailbox.epoch)
-        except Unreachable as error:
-            if clock() - told_s >= TELL_S:
-                told_s = clock()
-                advice = "start it, or correct redis.url (REDIS_URL)"
-                log(logger, "redis not reachable, waiting", logging.WARNING, reason=str(error), advice=advice)
-            await asyncio.sleep(PAUSE_S)
-        else:
-            return
 
 
 async def _first_snapshot(shelf: Shelf, packer: Packer) -> None:

@@ -14,10 +14,12 @@ from gateway.text.spans import Span, spans
 Measure = Callable[[str], int]
 Written = TypeVar("Written")
 
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
+FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
+"""A line that may open or close a code block: the marks, and what follows them."""
 _LANGUAGE: Final = re.compile(r"\S*(?:\s+(?:[-+{\[#.:].*|\S+=.*))?")
 """Behind an opening fence: one word, perhaps with attributes, which Markdown shows to nobody."""
-_DELIMITER_ROW: Final = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+DELIMITER_ROW: Final = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+"""The line below a table's head."""
 _BORDERS: Final = ("\n\n", "\n", "。", "！", "？", "；", ". ", "! ", "? ", " ", "，")
 """Where to cut, best first; the border stays with the part before it."""
 _LIMIT_LEAST: Final = 16
@@ -156,7 +158,7 @@ def _blocks(before: str, text: str) -> list[_Block]:
     at = -len(before)
     for line in _lines(before + text):
         bare = line.rstrip("\n")
-        fence = _FENCE.fullmatch(bare)
+        fence = FENCE.fullmatch(bare)
         if begun and begun.mark:
             if fence and fence[1].startswith(begun.mark) and not fence[2].strip():
                 found.append(replace(begun, tail=at, stop=at + len(line)))
@@ -171,7 +173,7 @@ def _blocks(before: str, text: str) -> list[_Block]:
             if "|" not in bare:
                 found.append(replace(begun, tail=at, stop=at))
                 begun = None
-        elif "|" in previous and "|" in bare and _DELIMITER_ROW.fullmatch(bare):
+        elif "|" in previous and "|" in bare and DELIMITER_ROW.fullmatch(bare):
             begun = _Block(at - len(previous), at + len(line), at, at, f"{previous}{bare}\n", "")
         previous = line
         at += len(line)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from gateway.text.dialect import ZERO_WIDTH, aligned, cells, hides
-from gateway.text.markdown import words_of
+from gateway.text.markdown import DELIMITER_ROW, FENCE, words_of
 
 # in
 
@@ -80,12 +80,10 @@ def _decoded(text: str) -> str:
 # out
 
 _BROADCAST: Final = re.compile(r"(?<![\w.])@(?=(?:channel|here|everyone|group)\b)", re.IGNORECASE)
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 _HEADING: Final = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*")
 _RULE: Final = re.compile(r" {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})")
 _BULLET: Final = re.compile(r"([ \t]*)[-*+][ \t]+(\[[ xX]\][ \t]+)?(.*)")
 _QUOTE: Final = re.compile(r"( {0,3}(?:>[ \t]?)+)(.*)")
-_DELIMITER_ROW: Final = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
 _URL: Final = r"(?:https?://|mailto:)"
 _INLINE: Final = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
@@ -119,12 +117,12 @@ def write(markdown: str) -> str:
     at = 0
     while at < len(lines):
         line = lines[at]
-        fence = _FENCE.fullmatch(line)
+        fence = FENCE.fullmatch(line)
         if fence and not (fence[1][0] == "`" and "`" in fence[2]):
             at, code = _fenced(lines, at + 1, fence[1])
             code = [words, *code] if (words := words_of(fence[2])) else code
             out += ["```", *(escape(one).replace("```", f"``{ZERO_WIDTH}`") for one in code), "```"]
-        elif "|" in line and at + 1 < len(lines) and "|" in lines[at + 1] and _DELIMITER_ROW.fullmatch(lines[at + 1]):
+        elif "|" in line and at + 1 < len(lines) and "|" in lines[at + 1] and DELIMITER_ROW.fullmatch(lines[at + 1]):
             at, rows = _table(lines, at)
             out += ["```", *(escape(row) for row in rows), "```"]
         else:
@@ -136,7 +134,7 @@ def write(markdown: str) -> str:
 def _fenced(lines: list[str], at: int, mark: str) -> tuple[int, list[str]]:
     """The lines of a code block from `at`, and where the text goes on."""
     for end in range(at, len(lines)):
-        closing = _FENCE.fullmatch(lines[end])
+        closing = FENCE.fullmatch(lines[end])
         if closing and closing[1].startswith(mark) and not closing[2].strip():
             return end + 1, lines[at:end]
     return len(lines), lines[at:]
