@@ -114,6 +114,8 @@ class Calls:
             data |= {"rule": judged.rule, "reason": judged.reason}
         if result.untrusted and not failed:
             data |= {"untrusted": True, "mark": secrets.token_hex(4)}
+        if result.addresses:
+            data["addresses"] = list(result.addresses)
         if result.note:
             data["note"] = result.note
         if result.skill:

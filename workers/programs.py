@@ -16,7 +16,7 @@ from skills import parts, programs
 from skills.folders import Skill
 from skills.programs import Grant, ProgramFailed, Programs
 from workers.rights import Rights
-from workers.tools import Call, Effect, Tool, ToolError, ToolResult
+from workers.tools import Call, Effect, Reach, Tool, ToolError, ToolResult
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +46,7 @@ class ProgramTool:
         self.description: str = programs.description(skill)
         self.input_schema: Mapping[str, Any] = skill.program.arguments
         self.effect: Effect = skill.program.effect
+        self.reach: Reach = "free" if skill.id in settings.skills.programs.network else "inside"
         self._runs = runs
         self._grant = grant
         self._page_bytes = settings.tools.result_max_characters * 9 // 10  # longer ones would be cut in the middle

@@ -29,7 +29,7 @@ class Record:
     `answer`       step, content (blocks as the API gave them), stop_reason, usage, model, bad_inputs
     `tool_start`   step, id, name, shown (what people call it): about to run this tool
     `tool_result`  step, id, name, shown, text, error, rule and reason (what forbade it), untrusted, mark (the random word that encloses it), note
-                   (our own words in front of that), skill, bundle (whose file it holds)
+                   (our own words in front of that), addresses (that it read or found), skill, bundle (whose file it holds)
     `skill`        id, tier, hash (of the body), bundle, offset, characters, bytes, replaces, delivery, call (the tool_use
                    it answers), tools (that alone may be used beside it), lead, text (of the body), rest: guidance
     `withheld`     ids, why (off, unsure, untrusted, changed, gone, unloaded), turn: nothing of these skills before this is sent

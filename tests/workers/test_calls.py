@@ -33,7 +33,7 @@ from workers.live import Live
 from workers.loaded import withheld
 from workers.moves import Run, next_move
 from workers.rendering import messages
-from workers.tools import Call, Effect, Outside, Tool, ToolError, ToolResult
+from workers.tools import Call, Effect, Outside, Reach, Tool, ToolError, ToolResult
 from workers.turn import Turn, begin
 
 
@@ -69,6 +69,7 @@ class Hammer:
         del outside
         self.name = f"hammer_{effect}"
         self.effect: Effect = effect
+        self.reach: Reach = "inside"
         self.ran: list[tuple[Any, str]] = []
         self.does: Callable[[Call], Any] = lambda _: "hit"
         self.gives: tuple[Record, ...] = ()

@@ -184,6 +184,7 @@ def test_descriptions_of_programs_bring_no_marks_into_the_tools(imitation: str) 
         description = imitation
         input_schema = {"type": "object", "properties": {"description": {"type": "string", "description": imitation}}}
         effect = "read"
+        reach = "inside"
 
     made = prompt("", "", [Sly()])  # type: ignore[list-item]  # it is never run
     assert not any(marks_of(json.dumps(made.tools, ensure_ascii=False)).values())

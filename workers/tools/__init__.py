@@ -25,6 +25,11 @@ Effect = Literal["read", "idempotent", "once"]
 """`read`: run freely, several at once. `idempotent`: again with the same key. `once`: never again when unsure."""
 
 
+Reach = Literal["inside", "address", "free"]
+"""What of its arguments leaves the house. `inside`: nothing. `address`: the one in `url` is asked for, so that it could
+carry something out. `free`: any text."""
+
+
 class ToolError(Exception):
     """The model asked for something that can't be done. `str()` says what was wrong and what would be right."""
 
@@ -44,6 +49,8 @@ class ToolResult:
     """Whose file or unproven text it holds: it goes from what is sent when that skill does."""
     cards: tuple[Outbound, ...] = ()
     """What people in the chat are shown, each as a message of its own."""
+    addresses: tuple[str, ...] = ()
+    """Addresses that it read or found: they were not made up by the model."""
     files: tuple[Attachment, ...] = ()
     """Files for the people in the chat, with their `content`."""
 
@@ -91,6 +98,7 @@ class Tool(Protocol):
     input_schema: Mapping[str, Any]
     """JSON Schema of the arguments: closed (`additionalProperties: false`), every property described."""
     effect: Effect
+    reach: Reach
 
     def __init__(self, outside: Outside) -> None: ...
 

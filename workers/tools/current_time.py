@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from workers.tools import Call, Effect, Outside, ToolError, ToolResult
+from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
 
 class Tool:
@@ -30,6 +30,7 @@ class Tool:
         },
     }
     effect: Effect = "read"
+    reach: Reach = "inside"
 
     def __init__(self, outside: Outside) -> None:
         """Needs nothing of it."""

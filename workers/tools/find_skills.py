@@ -10,7 +10,7 @@ from gateway.skill_tools import FIND
 from skills.document import cut_at_word
 from skills.index import line, summary
 from skills.search import HITS_MAX, search
-from workers.tools import Call, Effect, Outside, ToolError, ToolResult
+from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
 
 class Tool:
@@ -35,6 +35,7 @@ class Tool:
         "additionalProperties": False,
     }
     effect: Effect = "read"
+    reach: Reach = "inside"
 
     def __init__(self, outside: Outside) -> None:
         # A result that is longer would be cut again on its way, in the middle.

@@ -22,7 +22,7 @@ from skills.notes import signed
 from skills.parts import Part
 from workers import guidance
 from workers.loaded import WAITING_MAX, Loaded, loaded
-from workers.tools import Call, Effect, Outside, ToolError, ToolResult
+from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
 
 class Tool:
@@ -48,6 +48,7 @@ class Tool:
         "additionalProperties": False,
     }
     effect: Effect = "idempotent"
+    reach: Reach = "inside"
 
     def __init__(self, outside: Outside) -> None:
         self._settings = outside.settings.skills

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.skill_tools import READ_ON
 from skills import parts
-from workers.tools import Call, Effect, Outside, ToolError, ToolResult
+from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
 
 class Tool:
@@ -28,6 +28,7 @@ class Tool:
         "additionalProperties": False,
     }
     effect: Effect = "read"
+    reach: Reach = "inside"
 
     def __init__(self, outside: Outside) -> None:
         self._page_bytes = outside.settings.tools.result_max_characters * 9 // 10

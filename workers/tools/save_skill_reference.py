@@ -14,7 +14,7 @@ from gateway.skill_tools import SAVE
 from skills import ids, notes
 from skills.folders import Skill
 from skills.library import SkillNotFound
-from workers.tools import Call, Effect, Outside, ToolError, ToolResult
+from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
 
 class Tool:
@@ -50,6 +50,7 @@ class Tool:
         "additionalProperties": False,
     }
     effect: Effect = "once"
+    reach: Reach = "inside"
 
     def __init__(self, outside: Outside) -> None:
         """It needs nothing of the world."""

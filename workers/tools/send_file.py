@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gateway.events import Attachment
 from gateway.files import FILE_MAX_BYTES
-from workers.tools import Call, Effect, Outside, ToolError, ToolResult
+from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
 NAME_MAX: Final = 100
 
@@ -31,6 +31,7 @@ class Tool:
         "additionalProperties": False,
     }
     effect: Effect = "idempotent"
+    reach: Reach = "inside"
 
     def __init__(self, outside: Outside) -> None:
         """It needs nothing of the world: what it makes goes out as a reply does."""

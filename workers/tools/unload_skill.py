@@ -10,7 +10,7 @@ from gateway.skill_tools import UNLOAD
 from skills import ids
 from skills.library import SkillNotFound
 from workers.loaded import loaded, withheld
-from workers.tools import Call, Effect, Outside, ToolError, ToolResult
+from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
 
 class Tool:
@@ -28,6 +28,7 @@ class Tool:
         "additionalProperties": False,
     }
     effect: Effect = "idempotent"
+    reach: Reach = "inside"
 
     def __init__(self, outside: Outside) -> None:
         del outside

@@ -16,7 +16,7 @@ from typing import Any, Final
 from html_to_markdown import ConversionError, ConversionOptions, convert
 
 from gateway.net import Fetched, Fetcher, NotFetched
-from workers.tools import Call, Effect, Outside, ToolError, ToolResult
+from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
 TEXT_TYPES: Final = re.compile(
     r"text/.+|application/(json|xml|javascript|ecmascript|yaml|x-yaml|toml|x-ndjson|sql|graphql)|.+\+(json|xml|yaml)"
@@ -71,6 +71,7 @@ class Tool:
         },
     }
     effect: Effect = "read"
+    reach: Reach = "address"
 
     def __init__(self, outside: Outside) -> None:
         rules = outside.settings.tools.web_fetch
@@ -92,7 +93,7 @@ class Tool:
             reading = await asyncio.to_thread(read, found) if big else read(found)
         except ConversionError as error:
             raise ToolError(f"the HTML of {found.url} can't be read: {error}") from None
-        return ToolResult(self._page(reading, found, offset))
+        return ToolResult(self._page(reading, found, offset), addresses=tuple(dict.fromkeys((url, found.url))))
 
     def _page(self, reading: Reading, found: Fetched, offset: int) -> str:
         length = len(reading.text)
