@@ -43,7 +43,13 @@ def attend_alone(desk: Desk, config: Path) -> Callable[[Claim], Awaitable[None]]
 
     async def in_a_child(claim: Claim) -> None:
         told = json.dumps(
-            {"conversation": claim.conversation, "root": claim.root, "token": claim.token, "rev": claim.rev}
+            {
+                "conversation": claim.conversation,
+                "root": claim.root,
+                "token": claim.token,
+                "rev": claim.rev,
+                "begin": claim.begin,
+            }
         )
         log(logger, "alone", conversation=claim.conversation, tries=claim.tries)
         child = await start_child([sys.executable, "-P", "-m", "workers.alone", str(config), desk.worker, told])
@@ -73,6 +79,7 @@ async def main(config: Path, worker: str, told: dict[str, object]) -> int:
         token=str(told["token"]),
         rev=int(str(told["rev"])),
         tries=0,
+        begin=int(str(told["begin"])),
         deadline_s=boot_clock_s() + loaded.settings.mailbox.lease_s,
     )
     async with open_desk(loaded, redis_url(loaded.settings), worker) as desk:

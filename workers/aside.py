@@ -59,7 +59,7 @@ class Aside:
             language_of(turn.profile.language, event.actor.language),
             turn.now_ms(),
             turn=turn_id(event),
-            history=turn.stored.history[: turn.state["start"]],
+            history=turn.stored.history.before(turn.state["start"]),
             outside=await self.outside(),
         )
 

@@ -17,7 +17,7 @@ def breaks(history: Sequence[Record]) -> tuple[str, ...]:
     """Why a request that is made now does not begin with the bytes of the last one: each reason once. Empty if it does.
 
     `prompt`: system prompt or tools changed. `cleared`: /new. `buried`: a turn that was given up is left out.
-    `forgotten`: pictures that are not kept any more. Else why
+    `forgotten`: pictures that are not kept any more. `summary`, `shortened`: the context was made smaller. Else why
     a skill's text is withheld: `off`, `unsure`, `untrusted`, `changed`, `gone`, `unloaded`.
     """
     last = max((at for at, record in enumerate(history) if record.type == "call"), default=None)
@@ -27,7 +27,7 @@ def breaks(history: Sequence[Record]) -> tuple[str, ...]:
     reasons: list[str] = []
     for record in since:
         match record.type:
-            case "prompt" | "cleared":
+            case "prompt" | "cleared" | "summary" | "shortened":
                 reasons.append(record.type)
             case "forgotten" if not set(shown(in_context(sent))).isdisjoint(record.data["files"]):
                 reasons.append("forgotten")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from gateway.commands import command_of
 from gateway.conversation.records import Record
@@ -10,8 +12,43 @@ from gateway.events import Event
 
 
 def in_context(records: Sequence[Record]) -> list[Record]:
-    """The records that count for what is sent: since the last `cleared`, without turns that were buried."""
-    return _kept(_since_cleared(records))
+    """The records that count for what is sent: since the last `cleared`, or the last `summary` and what it leaves whole,
+    without turns that were buried.
+    """
+    return _kept(_since_cut(records))
+
+
+def begin_after(records: Sequence[Record], place: int) -> int | None:
+    """Where what counts begins once these records are stored from `place` on. None: it begins where it did."""
+    for at in range(len(records) - 1, -1, -1):
+        if records[at].type == "cleared":
+            return place + at
+        if records[at].type == "summary":
+            return place + at - int(records[at].data["kept"])
+    return None
+
+
+SHORT_CHARACTERS: Final = 1_000
+"""What is still sent of a text that was shortened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """Texts of which only a part is sent."""
+
+    results: frozenset[str]
+    """Ids of calls."""
+    files: frozenset[tuple[str, int]]
+    """Attached ones: the first dedupe key of the event, and the number."""
+
+
+def shortened(records: Sequence[Record]) -> Shortened:
+    """Of records that are in context."""
+    notes = [record.data for record in records if record.type == "shortened"]
+    return Shortened(
+        frozenset(one for note in notes for one in note["results"]),
+        frozenset((of, number) for note in notes for of, number in note["files"]),
+    )
 
 
 def spoken(record: Record) -> Event | None:
@@ -23,10 +60,13 @@ def spoken(record: Record) -> Event | None:
     return None if event.is_empty or command_of(event) else event
 
 
-def _since_cleared(records: Sequence[Record]) -> Sequence[Record]:
-    for index in range(len(records) - 1, -1, -1):
-        if records[index].type == "cleared":
-            return records[index + 1 :]
+def _since_cut(records: Sequence[Record]) -> Sequence[Record]:
+    for at in range(len(records) - 1, -1, -1):
+        if records[at].type == "cleared":
+            return records[at + 1 :]
+        if records[at].type == "summary":
+            whole = records[max(0, at - records[at].data["kept"]) : at]
+            return [records[at], *(one for one in whole if one.type != "summary"), *records[at + 1 :]]
     return records
 
 

@@ -24,7 +24,7 @@ from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.overheard import heard_since
-from gateway.conversation.records import Record
+from gateway.conversation.records import Record, latest
 from gateway.events import Actor, Event
 from gateway.files import Files
 from gateway.logs import log
@@ -74,7 +74,7 @@ class Desk:
         while True:
             saw_seq = 0
             try:
-                stored = await self.mailbox.load(claim.conversation)
+                stored = await self.mailbox.load(claim.conversation, claim.begin)
                 saw_seq = stored.seq
                 await self._work(claim, stored)
                 released = await self.mailbox.settle(claim, self.worker, places())
@@ -92,7 +92,7 @@ class Desk:
 
     async def bury(self, claim: Claim, reason: str) -> None:
         """Give up what this conversation has in hand: a dead letter, and a notice to the person. Raises `Lost`."""
-        stored = await self.mailbox.load(claim.conversation)
+        stored = await self.mailbox.load(claim.conversation, claim.begin)
         profile = await self.profile_now(stored.key)
         if stored.turn:
             turn = Turn(self.mailbox, claim, stored, profile, stored.turn)
@@ -151,8 +151,8 @@ class Desk:
         most = turn.profile.overhear
         if not most:
             return []
-        before = (record.data["until_ms"] for record in reversed(turn.stored.history) if record.type == "overheard")
-        said = await heard_since(self.mailbox.store, turn.stored.key, next(before, 0), most)
+        before = latest(turn.stored.history, "overheard") or 0
+        said = await heard_since(self.mailbox.store, turn.stored.key, before, most)
         if not said:
             return []
         data = {
@@ -194,7 +194,7 @@ class Desk:
                     turn.language,
                     self.mailbox.now_ms(),
                     turn=turn.id,
-                    history=turn.stored.history[: turn.state["start"]],
+                    history=turn.stored.history.before(turn.state["start"]),
                     outside=await self._outside(adapter),
                     waited=waited,
                 )

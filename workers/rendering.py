@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,7 +17,7 @@ from gateway.conversation.records import Record
 from gateway.events import Attachment
 from skills import marks
 from workers import guidance
-from workers.context import in_context, spoken
+from workers.context import SHORT_CHARACTERS, in_context, shortened, spoken
 from workers.loaded import Why, follow
 from workers.tools import Tool
 
@@ -77,7 +77,7 @@ def _described(schema: Any) -> Any:
 
 
 def messages(records: Sequence[Record], pictures: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, Any]]:
-    """The conversation since the last `cleared` record, as the Messages API takes it: roles alternate, user first,
+    """What counts of the conversation (`in_context`), as the Messages API takes it: roles alternate, user first,
     every tool_use is followed by its result, no block is blank. `pictures` are those that it shows, by file, in base64.
     """
     rendered: list[dict[str, Any]] = []
@@ -85,6 +85,7 @@ def messages(records: Sequence[Record], pictures: Mapping[str, str] = MappingPro
     here = in_context(records)
     hints = {record.data["of"]: record.data["skills"] for record in here if record.type == "hint"}
     attached = {(record.data["of"], record.data["number"]): record.data for record in here if record.type == "attached"}
+    short = shortened(here)
     course = follow(here)
     for at, record in enumerate(here):
         match record.type:
@@ -95,7 +96,8 @@ def messages(records: Sequence[Record], pictures: Mapping[str, str] = MappingPro
                     _add(rendered, "assistant", content)
                     waiting.expect(content, paused=record.data.get("stop_reason") == "pause_turn")
             case "tool_result":
-                waiting.results[record.data["id"]] = _result(record, course.withheld.get(at))
+                is_short = record.data["id"] in short.results
+                waiting.results[record.data["id"]] = _result(record, course.withheld.get(at), is_short=is_short)
             case "skill" if record.data["delivery"] == "tool_result":
                 waiting.bodies.setdefault(record.data["call"], []).append(_guidance(record, course.withheld.get(at)))
             case "skill" if record.data["delivery"] != "next_turn":
@@ -103,11 +105,9 @@ def messages(records: Sequence[Record], pictures: Mapping[str, str] = MappingPro
             case "event":
                 bodies = [_guidance(here[one], course.withheld.get(one)) for one in course.drained.get(at, ())]
                 waiting.talk += [_text("\n\n".join(bodies))] if bodies else []
-                waiting.talk += _spoken(record, hints, attached, pictures)
-            case "overheard":
-                waiting.talk.append(_text(_overheard(record)))
-            case "reply" if record.data.get("notice") and not record.data.get("command"):
-                waiting.talk.append(_text(f"{marks.NOTE} told the chat: {marks.from_outside(record.data['text'])})"))
+                waiting.talk += _spoken(record, hints, attached, pictures, short.files)
+            case "overheard" | "summary" | "reply" if told := _told_of(record):
+                waiting.talk.append(_text(told))
     _add(rendered, "user", waiting.flush())
     return _from_a_person(rendered)
 
@@ -177,6 +177,7 @@ def _spoken(
     hints: Mapping[str, Sequence[Sequence[str]]],
     attached: Mapping[tuple[str, int], Mapping[str, Any]],
     pictures: Mapping[str, str],
+    short: Collection[tuple[str, int]],
 ) -> list[dict[str, Any]]:
     """What a person said in an event, the files that came with it, and which skills are for those."""
     event = spoken(record)
@@ -190,7 +191,7 @@ def _spoken(
     shown: list[dict[str, Any]] = []
     for at, file in enumerate(event.attachments):
         read = attached.get((key, at), {})
-        said += f"\n{_told(file, read, pictures)}"
+        said += f"\n{_told(file, read, pictures, is_short=(key, at) in short)}"
         if read.get("file") in pictures:
             source = {"type": "base64", "media_type": read["mime"], "data": pictures[read["file"]]}
             shown.append({"type": "image", "source": source})
@@ -200,7 +201,7 @@ def _spoken(
     return [_text(said), *shown]
 
 
-def _told(file: Attachment, read: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
+def _told(file: Attachment, read: Mapping[str, Any], pictures: Mapping[str, str], *, is_short: bool) -> str:
     """Our note on an attached file, and its text where it is one."""
     about = f"{marks.NOTE}: attached is {_quoted(file.name)}, {_quoted(file.mime)}, {file.size_bytes} bytes"
     match read.get("kind"):
@@ -211,9 +212,21 @@ def _told(file: Attachment, read: Mapping[str, Any], pictures: Mapping[str, str]
         case "text":
             mark, rest = read["mark"], read.get("left_out", 0)
             left = f"\n[... {rest} characters left out ...]" if rest else ""
-            text = f"{marks.from_outside(read['text'])}{left}"
+            text = f"{marks.from_outside(_brief(read['text']) if is_short else read['text'])}{left}"
             return f'{about}; its text follows)\n<data from="file" mark="{mark}">\n{text}\n</data mark="{mark}">'
     return f"{about}; {_line(read.get('reason', 'not readable here yet'))})"
+
+
+def _told_of(record: Record) -> str:
+    """What the model is told besides what is said to it; empty: nothing."""
+    match record.type:
+        case "overheard":
+            return _overheard(record)
+        case "summary":
+            return _summary(record)
+        case "reply" if record.data.get("notice") and not record.data.get("command"):
+            return f"{marks.NOTE} told the chat: {marks.from_outside(record.data['text'])})"
+    return ""
 
 
 def _overheard(record: Record) -> str:
@@ -227,15 +240,41 @@ def _overheard(record: Record) -> str:
     )
 
 
+def _summary(record: Record) -> str:
+    """What was said before, in short, as data: it was written from text of all kinds. What was put away we say ourselves."""
+    mark = record.data["mark"]
+    text = (
+        f"{marks.NOTE}: what was said here before, in short)\n"
+        f'<data from="summary" mark="{mark}">\n{marks.from_outside(record.data["text"])}\n</data mark="{mark}">'
+    )
+    if ids := ", ".join(record.data["skills"]):
+        text += (
+            f"\n{marks.NOTE}: put away with it: the skills {ids}. Load them again with load_skill when they are needed)"
+        )
+    return text
+
+
+def _brief(text: str) -> str:
+    """A part of a long text that is some time ago."""
+    left = len(text) - SHORT_CHARACTERS
+    if left <= 0:
+        return text
+    head = SHORT_CHARACTERS * 3 // 4
+    return (
+        f"{text[:head]}\n[... {left} characters of this are not sent any more ...]\n{text[head - SHORT_CHARACTERS :]}"
+    )
+
+
 def _guidance(record: Record, gone: Why | None) -> str:
     return guidance.gone(record.data["id"], gone) if gone else guidance.text_of(record.data)
 
 
-def _result(record: Record, gone: Why | None) -> dict[str, Any]:
+def _result(record: Record, gone: Why | None, *, is_short: bool = False) -> dict[str, Any]:
     if gone:
         text = guidance.gone(record.data["skill"], gone, what="file")
         return {"type": "tool_result", "tool_use_id": record.data["id"], "content": text}
-    text = marks.from_outside(record.data["text"]) if record.data["text"].strip() else "(no output)"
+    said = _brief(record.data["text"]) if is_short else record.data["text"]
+    text = marks.from_outside(said) if said.strip() else "(no output)"
     if record.data.get("untrusted"):
         mark = record.data["mark"]
         text = f'<data from="{record.data["name"]}" mark="{mark}">\n{text}\n</data mark="{mark}">'

@@ -18,6 +18,7 @@ from gateway.conversation.records import Record
 from gateway.events import Actor, Attachment, Event, ReplyHandle
 from gateway.phrases import language_of
 from gateway.platforms import Address, Part
+from workers.context import begin_after
 from workers.moves import read_event
 
 
@@ -64,7 +65,7 @@ class Turn:
     @property
     def records(self) -> list[Record]:
         """Those of this turn."""
-        return self.stored.history[self.state["start"] :]
+        return self.stored.history.since(self.state["start"])
 
     @property
     def actor(self) -> Actor | None:
@@ -106,7 +107,10 @@ class Turn:
     ) -> None:
         """Append records and rows in one script. Raises `Lost`."""
         turn: dict[str, Any] | Literal["close"] | None = {"keep": None, "save": self.state, "close": "close"}[state]
-        await self.mailbox.append(self.claim, records=records, rows=rows, turn=turn, finished_step=finished_step)
+        begin = begin_after(records, self.stored.history.end)
+        await self.mailbox.append(
+            self.claim, records=records, rows=rows, turn=turn, finished_step=finished_step, begin=begin
+        )
         self.stored.history.extend(records)
 
     async def take(
@@ -129,7 +133,7 @@ def begin(mailbox: Mailbox, claim: Claim, stored: Stored, profile: Profile, firs
     """A new turn for `first` and what is taken with it; nothing is written yet."""
     state = {
         "id": turn_id(first),
-        "start": len(stored.history),
+        "start": stored.history.end,
         "at_ms": mailbox.now_ms(),
         "to": reply_to(first),
     }
@@ -154,7 +158,7 @@ def without_handle(to: dict[str, Any]) -> dict[str, Any]:
 
 def leftover(mailbox: Mailbox, claim: Claim, stored: Stored, profile: Profile, row: Row) -> Turn:
     """The turn that a row belongs to, when it is closed and only the sending is left."""
-    state = {"id": row.turn, "start": len(stored.history), "at_ms": row.made_ms, "to": row.to}
+    state = {"id": row.turn, "start": stored.history.end, "at_ms": row.made_ms, "to": row.to}
     return Turn(mailbox, claim, stored, profile, state)
 
 

@@ -33,6 +33,8 @@ class Claim:
     rev: int
     tries: int
     """How many holders died with it since the last finished step."""
+    begin: int
+    """The place in history where what still counts begins; what is older is not read for a turn."""
     deadline_s: float
     """By the local clock that also runs in suspend; nothing may be started after it."""
     lost: bool = False

@@ -239,13 +239,13 @@ class Mailbox:
                     if nudge:
                         yield nudge["data"].decode()
 
-    async def load(self, conversation: str) -> Stored:
-        """Everything stored of a conversation. Raises `Unreachable`."""
+    async def load(self, conversation: str, begin: int = 0) -> Stored:
+        """What is stored of a conversation, its history from the place `begin` on. Raises `Unreachable`."""
         name = functools.partial(self.store.layout.key, conversation)
         with reading():
             async with self.store.redis.pipeline(transaction=False) as pipeline:
                 pipeline.hmget(name(), "parts", "seq", "turn")
-                pipeline.lrange(name("history"), 0, -1)
+                pipeline.lrange(name("history"), begin, -1)
                 pipeline.hgetall(name("outbox"))
                 pipeline.hgetall(name("states"))
                 pipeline.zrange(name("inbox"), 0, -1)
@@ -258,7 +258,7 @@ class Mailbox:
             key=of_parts(json.loads(parts)),
             seq=int(seq or 0),
             turn=json.loads(turn) if turn else None,
-            history=History(history),
+            history=History(history, begin),
             rows=sorted(rows, key=lambda row: (row.order, row.made_ms, row.key)),
             inbox=inbox,
             control=control,
@@ -308,19 +308,25 @@ class Mailbox:
         rows: Sequence[Row] = (),
         turn: dict[str, Any] | Literal["close"] | None = None,
         finished_step: bool = False,
+        begin: int | None = None,
     ) -> None:
-        """Add records, and rows to the outbox; change or close the open turn. Raises `Lost`."""
+        """Add records, and rows to the outbox; change or close the open turn. Raises `Lost`.
+
+        `begin`: what still counts of the history begins at this place from now on.
+        """
         await self._write(
             claim,
             "append",
             {"OK", "DONE"},
             "-" if turn == "close" else "" if turn is None else json.dumps(turn),
             int(finished_step),
+            "" if begin is None else begin,
             len(records),
             len(rows),
             *(record.dump() for record in records),
             *_flat(rows),
         )
+        claim.begin = claim.begin if begin is None else begin
 
     async def mark(
         self,
@@ -353,11 +359,13 @@ class Mailbox:
     async def catch_up(self, claim: Claim) -> None:
         """Learn the revision after somebody else wrote with our token (a child process). Raises `Lost`, `Unreachable`."""
         with reading():
-            token, rev = await self.store.redis.hmget(self.store.layout.key(claim.conversation), "token", "rev")
+            token, rev, begin = await self.store.redis.hmget(
+                self.store.layout.key(claim.conversation), "token", "rev", "begin"
+            )
         if token != claim.token.encode():
             claim.lost = True
             raise Fenced(claim.conversation)
-        claim.rev = int(rev or 0)
+        claim.rev, claim.begin = int(rev or 0), int(begin or 0)
 
     async def hand_over(self, claim: Claim, *, counts: bool = False) -> bool:
         """Back to `ready` for another worker, as a try only if it `counts`. True: the bell is due."""
@@ -421,8 +429,8 @@ class Mailbox:
         root = self.store.layout.root(partition)
         return Claimed(
             grants=tuple(
-                Claim(c.decode(), root, token.decode(), rev, tries, asked_s + self.settings.lease_s)
-                for c, token, rev, tries in grants
+                Claim(c.decode(), root, token.decode(), rev, tries, begin, asked_s + self.settings.lease_s)
+                for c, token, rev, tries, begin in grants
             ),
             ring=bool(ring),
             wait_ms=None if wait_ms < 0 else wait_ms,

@@ -34,12 +34,15 @@ class Record:
                    it answers), tools (that alone may be used beside it), lead, text (of the body), rest: guidance
     `withheld`     ids, why (off, unsure, untrusted, changed, gone, unloaded), turn: nothing of these skills before this is sent
     `result`       id, from, text: the whole of a result that was too long for one page; `read_result` reads on in it
-    `dropped`      step, why: an answer under way was dropped (interrupt, empty): nothing of it is sent
+    `dropped`      step, why: an answer under way was dropped (interrupt, empty, too_long): nothing of it is sent
     `reply`        turn, text (Markdown), notice (by the product itself), command: what the person was told
     `failed`       turn, reason: the turn was closed without an answer; with part: that part was not delivered
     `card`         turn, text (Markdown): what the product said in the midst of a turn; the model is not told
     `file`         turn, file (an attachment): what a tool sent to the chat; the model is not told
-    `cleared`      nothing before this is sent any more
+    `cleared`      carried: nothing before this is sent any more
+    `summary`      turn, kept, text, mark, by (model, rules), skills, tainted, usage, carried: of all that was before, except
+                   the `kept` records right before this one; skills: ids that were put away with it
+    `shortened`    turn, results, files: of these results (ids) and attached texts (of, number) only a part is sent from here on
     `unreadable`   line: what is no record; it keeps its place and means nothing
     """
 
@@ -76,12 +79,34 @@ class Record:
         return cls(data.pop("type"), data.pop("at"), data)
 
 
+_OUTLIVES: Final = {"overheard": "until_ms", "model": "name"}
+"""Fields whose newest value still counts when the record itself does not any more."""
+
+
+def latest(records: Sequence[Record], kind: str) -> Any:
+    """What the newest record of this kind says in the field that outlives it; None: there was none."""
+    for record in reversed(records):
+        if record.type == kind:
+            return record.data[_OUTLIVES[kind]]
+        if kind in (carried := record.data.get("carried") or {}):
+            return carried[kind]
+    return None
+
+
+def carry(records: Sequence[Record]) -> dict[str, Any]:
+    """For the field `carried` of a record that puts away what was before it."""
+    return {kind: value for kind in _OUTLIVES if (value := latest(records, kind)) is not None}
+
+
 class History(Sequence[Record]):
     """A conversation's records. Those that were stored before are read when somebody looks at them, and are bytes again
     after `rest`: many turns wait at once, and a record read is several times its bytes.
+
+    What no longer counts is not among them: they begin at the place `first` of all that is stored.
     """
 
-    def __init__(self, lines: Sequence[bytes]) -> None:
+    def __init__(self, lines: Sequence[bytes], first: int = 0) -> None:
+        self.first = first
         self._stored = tuple(lines)
         self._read: list[Record] | None = None
         self._new: list[Record] = []
@@ -106,6 +131,17 @@ class History(Sequence[Record]):
         if isinstance(index, slice) and index.stop is None and (index.start or 0) >= before:
             return self._new[(index.start or 0) - before :]  # a turn reads its own records at each step
         return self._all()[index]
+
+    @property
+    def end(self) -> int:
+        """The place of the next record."""
+        return self.first + len(self)
+
+    def since(self, place: int) -> list[Record]:
+        return self[max(0, place - self.first) :]
+
+    def before(self, place: int) -> list[Record]:
+        return self[: max(0, place - self.first)]
 
     def extend(self, records: Iterable[Record]) -> None:
         self._new.extend(records)

@@ -249,6 +249,8 @@ DOORS: Final[dict[str, Door | NoWay]] = {
     "record overheard": NoWay("what people said"),
     "record file": NoWay("not sent to the model"),
     "record forgotten": NoWay("it names pictures that are gone"),
+    "record summary": NoWay("what was said; it is made without texts and files of skills, see test_compaction"),
+    "record shortened": NoWay("it names results"),
     "record reply": NoWay("what the chat was told"),
     "record card": NoWay("not sent to the model"),
     **{

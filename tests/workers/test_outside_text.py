@@ -26,6 +26,8 @@ OURS: Final = {
     "skill": {"id", "tier", "hash", "bundle", "delivery", "call", "lead", "replaces"},
     "withheld": {"ids", "why", "turn"},
     "reply": {"turn"},
+    "summary": {"turn", "mark", "by", "skills"},
+    "shortened": {"turn", "results", "files"},
 }
 """What we write ourselves: names of ids that are checked where they come from, words of a fixed set, our own lines."""
 TRUSTED: Final = {("skill", "text"), ("skill", "rest")}
@@ -46,7 +48,9 @@ NOT_SENT: Final = {
 
 def conversation() -> list[Record]:
     """With every type of record that is rendered."""
+    before = {"turn": "t", "kept": 0, "text": "It rained.", "mark": "s0", "by": "model", "skills": ["old"]}
     return [
+        Record("summary", 0, before),
         said("look at this", files=["a.csv"]),
         Record("hint", 0, {"turn": "turn", "of": "look at this", "skills": [["charts"]]}),
         Record(
@@ -68,6 +72,7 @@ def conversation() -> list[Record]:
         said("and now?", "next", direct=True, files=["b.ogg"], quoted="It rains."),
         Record("attached", 0, {"turn": "next", "of": "and now?", "number": 0, "kind": "unread", "reason": "broken"}),
         Record("forgotten", 0, {"turn": "next", "files": ["p"]}),
+        Record("shortened", 0, {"turn": "next", "results": ["two"], "files": [["look at this", 0]]}),
     ]
 
 

@@ -224,11 +224,11 @@ def read_of(name: str) -> list[Record]:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Record]:
+def histories(draw: st.DrawFn, prefix: str = "") -> list[Record]:
     """Turns as they happen, each of them cut anywhere."""
     records: list[Record] = []
     for turn in range(draw(st.integers(1, 4))):
-        name = f"turn{turn}"
+        name = f"{prefix}turn{turn}"
         happened = [said(draw(st.sampled_from(["hi", "", " ", "/help"])) or "x", name)]
         if draw(st.booleans()):
             happened = [said(name, name, files=["a.png", "b.txt"]), *draw(st.permutations(read_of(name)))]
@@ -249,7 +249,7 @@ def histories(draw: st.DrawFn) -> list[Record]:
             records.append(Record("failed", 0, {"turn": name, "reason": "r"}))
         if ending == "cleared":
             records.append(Record("cleared", 0))
-    return [*records, said("last", "last")]
+    return [*records, said("last", f"{prefix}last")]
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,4 +1,4 @@
--- claim(worker, places, by_bell) -> 'OK', grants (c, token, rev, tries), ring, wait_ms (-1: nothing is due), now
+-- claim(worker, places, by_bell) -> 'OK', grants (c, token, rev, tries, begin), ring, wait_ms (-1: nothing is due), now
 if cold() then
   return { 'COLD', {}, 0, -1, now }
 end

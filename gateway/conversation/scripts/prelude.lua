@@ -148,8 +148,8 @@ local function grant(worker, places)
       redis.call('HSET', key(c), 'token', token, 'worker', worker)
       redis.call('HINCRBY', P .. 'running', ch, 1)
       redis.call('ZADD', P .. 'due', text(now + S.lease_ms), c)
-      local h = redis.call('HMGET', key(c), 'rev', 'tries')
-      grants[#grants + 1] = { c, token, tonumber(h[1] or 0), tonumber(h[2] or 0) }
+      local h = redis.call('HMGET', key(c), 'rev', 'tries', 'begin')
+      grants[#grants + 1] = { c, token, tonumber(h[1] or 0), tonumber(h[2] or 0), tonumber(h[3] or 0) }
       if redis.call('EXISTS', P .. 'ready:' .. ch) == 0 or not under_cap(ch) then
         redis.call('ZREM', P .. 'channels', ch)
       else

@@ -106,10 +106,25 @@ async def a_repeated_write_counts_once(world: World) -> None:
     mailbox = await world.mailbox()
     await world.say(mailbox, "hello")
     claim = await world.claim_one(mailbox)
-    arguments = (claim.conversation, claim.token, claim.rev, "one write", "", 0, 1, 0, note("once").dump())
+    arguments = (claim.conversation, claim.token, claim.rev, "one write", "", 0, "", 1, 0, note("once").dump())
     answers = [await mailbox.store.run(script("append"), claim.root, mailbox._settings, *arguments) for _ in range(2)]
     assert answers == [b"OK", b"DONE"]
     assert len((await mailbox.load(claim.conversation)).history) == 1
+
+
+async def what_no_longer_counts_is_not_read(world: World) -> None:
+    """Where the history begins is known to the next holder, from the write that moved it."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await mailbox.append(claim, records=[note("old"), note("new")])
+    await mailbox.append(claim, records=[note("newest")], begin=1)
+    assert claim.begin == 1
+    again = await world.take_over(mailbox)
+    assert again.begin == 1
+    history = (await mailbox.load(again.conversation, again.begin)).history
+    assert [one.data["text"] for one in history] == ["new", "newest"]
+    assert (history.first, history.end) == (1, 3)
 
 
 async def settle_sees_who_came_last(world: World) -> None:
@@ -336,7 +351,7 @@ async def a_write_that_failed_midway_is_not_told_done(world: World) -> None:
     claim = await world.claim_one(mailbox)
     history = world.layout.key(claim.conversation, "history")
     await mailbox.store.redis.set(history, "no list")
-    arguments = (claim.conversation, claim.token, claim.rev, "one write", "", 0, 1, 0, note("once").dump())
+    arguments = (claim.conversation, claim.token, claim.rev, "one write", "", 0, "", 1, 0, note("once").dump())
     with pytest.raises(Refused):
         await mailbox.store.run(script("append"), claim.root, mailbox._settings, *arguments)
     await mailbox.store.redis.delete(history)

@@ -48,6 +48,11 @@ TAKEN_OUT = {
         ", 0)\n      redis.call('SET'",
         "a_fence_is_never_given_twice",
     ),
+    "the beginning is not kept": (
+        "redis.call('HSET', key(c), 'begin', ARGV[8])",
+        "",
+        "what_no_longer_counts_is_not_read",
+    ),
     "no revision": ("if at ~= rev then", "if false then", "nobody_writes_on_top_of_a_hole"),
     "no write id": ("if at == rev + 1 and h[3] == wid then", "if false then", "a_repeated_write_counts_once"),
     "settle releases without a look": ("if has_work(c) then", "if false then", "settle_sees_who_came_last"),
