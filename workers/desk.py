@@ -33,9 +33,10 @@ from gateway.platforms import Adapter, Outbound
 from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
 from gateway.store import Unreachable
-from workers.agent import Agent, talk_of
+from workers.agent import Agent
 from workers.aside import Aside
 from workers.attached import AT_ONCE, Attached, nothing_to_read
+from workers.borders import talk_of
 from workers.cards import Cards
 from workers.delivery import Delivery, key_is_known, sent_ref
 from workers.live import Live

@@ -28,6 +28,7 @@ from gateway.store import Layout, open_store
 from skills.bundles import Cache
 from skills.programs import Programs
 from workers.agent import Agent
+from workers.asking import Asking
 from workers.desk import Desk
 from workers.models import load_model
 from workers.offers import Offers
@@ -67,7 +68,11 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
                 adapters=adapters(
                     loaded, platforms.Outside(http, feed, Files(store), Boards(store), settings.tools.web_fetch)
                 ),
-                agent=Agent(settings, model, Offers(settings, load_tools(Outside(settings, http)), programs)),
+                agent=Agent(
+                    settings,
+                    Asking(settings, model),
+                    Offers(settings, load_tools(Outside(settings, http)), programs),
+                ),
                 shelf=shelf,
                 notes=Notes(store),
             )
