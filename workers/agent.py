@@ -96,7 +96,8 @@ class Agent:
         asked = sum(record.type == "call" for record in turn.records)
         if len(answers) >= limits.steps or asked >= limits.steps * 2:
             raise Ended("turn.limit_steps", steps=limits.steps)
-        if sum(spent(answer["usage"]) for answer in answers) >= limits.turn_tokens:
+        whole = [record.data for record in turn.whole.all_records if record.type == "answer"]
+        if sum(spent(answer["usage"]) for answer in whole) >= limits.turn_tokens:
             raise Ended("turn.limit_tokens")
 
     def _check_inputs(self, turn: Turn) -> None:

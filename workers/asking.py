@@ -22,6 +22,7 @@ from workers.attached import Attached
 from workers.borders import Called, take_messages, unless_called
 from workers.breaks import breaks
 from workers.calls import Calls
+from workers.context import main_line
 from workers.hints import due
 from workers.live import Live
 from workers.models import Answer, Model, ModelError, Request, TextDelta
@@ -54,7 +55,7 @@ class Asking:
 
     async def note_prompt(self, turn: Turn, asked: Prompt) -> None:
         """Whether what stands before the messages is as it was: if not, the provider's cache is of no use once."""
-        last = next((record for record in reversed(turn.stored.history) if record.type == "prompt"), None)
+        last = next((one for one in reversed(main_line(turn.stored.history)) if one.type == "prompt"), None)
         if last is None or last.data["hash"] != asked.hash:
             await turn.write(Record("prompt", turn.now_ms(), {"hash": asked.hash, "turn": turn.id}))
             log(logger, "prompt changed", conversation=turn.stored.key.id, hash=asked.hash, first=last is None)

@@ -33,9 +33,9 @@ async def border(turn: Turn) -> None:
     turn.claim.check()
     if turn.claim.leaving:
         raise Leaving(turn.claim.conversation)
-    if not turn.claim.news.is_set():
+    if not turn.news.is_set():
         return
-    turn.claim.news.clear()
+    turn.news.clear()
     called = await look(turn)
     if called and called.stop:
         raise called
@@ -67,7 +67,7 @@ async def look(turn: Turn) -> Called | None:
 async def unless_called(turn: Turn, work: Coroutine[Any, Any, T], *, interrupts: bool) -> T:
     """Do the work, unless somebody stops it, interrupts it (where that is allowed), time ends or the claim is lost."""
     task: asyncio.Task[T] = asyncio.create_task(work)
-    news = turn.claim.news
+    news = turn.news
     noticed = False
     try:
         while not task.done():

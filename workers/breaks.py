@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from gateway.conversation.records import Record
 from workers.attached import shown
-from workers.context import in_context
+from workers.context import in_context, main_line
 from workers.loaded import held
 
 
@@ -20,6 +20,7 @@ def breaks(history: Sequence[Record]) -> tuple[str, ...]:
     `forgotten`: pictures that are not kept any more. `summary`, `shortened`: the context was made smaller. Else why
     a skill's text is withheld: `off`, `unsure`, `untrusted`, `changed`, `gone`, `unloaded`.
     """
+    history = main_line(history)
     last = max((at for at, record in enumerate(history) if record.type == "call"), default=None)
     if last is None:
         return ()

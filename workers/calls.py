@@ -26,7 +26,7 @@ from workers.moves import Pending
 from workers.programs import ProgramTool
 from workers.rights import Rights
 from workers.tools import Call, Tool, ToolError, ToolResult
-from workers.turn import Turn, stable_key
+from workers.turn import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class Calls:
             log(logger, f"argument {change}", name=self._shown_name(call, here), turn=self.turn.id[:8])
         context = Call(
             conversation=self.turn.stored.key.id,
-            key=stable_key(self.turn.id, str(call.step), call.id),
+            key=self.turn.key(str(call.step), call.id),
             id=call.id,
             actor=self.turn.actor,
             language=self.turn.language,

@@ -39,7 +39,7 @@ class Cards:
         rows = [
             replace(
                 row,
-                key=stable_key(self.turn.stored.key.id, self.turn.id, "card", call_id, str(number)),
+                key=stable_key(self.turn.stored.key.id, self.turn.key("card", call_id, str(number))),
                 order=number - BEFORE,
                 to=without_handle(row.to),
                 state="pending",

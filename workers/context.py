@@ -13,14 +13,21 @@ from gateway.events import Event
 
 def in_context(records: Sequence[Record]) -> list[Record]:
     """The records that count for what is sent: since the last `cleared`, or the last `summary` and what it leaves whole,
-    without turns that were buried.
+    without turns that were buried, and of the main line alone. What a branch is sent is read from a history of its own.
     """
-    return _kept(_since_cut(records))
+    return main_line(_kept(_since_cut(records)))
+
+
+def main_line(records: Sequence[Record]) -> list[Record]:
+    """Those that belong to no branch (`workers.branches`)."""
+    return [record for record in records if not record.branch]
 
 
 def begin_after(records: Sequence[Record], place: int) -> int | None:
     """Where what counts begins once these records are stored from `place` on. None: it begins where it did."""
     for at in range(len(records) - 1, -1, -1):
+        if records[at].branch:
+            continue
         if records[at].type == "cleared":
             return place + at
         if records[at].type == "summary":
@@ -62,6 +69,8 @@ def spoken(record: Record) -> Event | None:
 
 def _since_cut(records: Sequence[Record]) -> Sequence[Record]:
     for at in range(len(records) - 1, -1, -1):
+        if records[at].branch:
+            continue
         if records[at].type == "cleared":
             return records[at + 1 :]
         if records[at].type == "summary":

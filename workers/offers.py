@@ -12,6 +12,7 @@ from gateway.access import Here
 from gateway.skill_tools import LOAD, READ_ON, offered
 from skills.library import Catalogue
 from skills.programs import Programs
+from workers.context import main_line
 from workers.indexes import Indexes
 from workers.programs import program_tools
 from workers.rendering import Prompt, prompt
@@ -51,7 +52,7 @@ class Offers:
         if programs := await program_tools(self._programs, self._settings, here, rights):
             tools |= {tool.name: tool for tool in programs}
             tools.setdefault(READ_ON, self._tools[READ_ON])
-        had_tools = any(record.type == "tool_result" for record in turn.stored.history)
+        had_tools = any(record.type == "tool_result" for record in main_line(turn.stored.history))
         prompts = self._prompts.setdefault(catalogue, {})
         known, made = prompts.get((id(profile), had_tools), (None, None))
         if made is None or known is not profile:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, Literal
 
 from config.profiles import Profile
 from config.settings import Language
@@ -18,8 +19,11 @@ from gateway.conversation.records import Record
 from gateway.events import Actor, Attachment, Event, ReplyHandle
 from gateway.phrases import language_of
 from gateway.platforms import Address, Part
-from workers.context import begin_after
+from workers.context import begin_after, main_line
 from workers.moves import read_event
+
+OF_THE_WHOLE: Final = frozenset({"id", "start", "at_ms", "to", "skills", "branches"})
+"""What a turn's state says for its branches as well."""
 
 
 class Ended(Exception):
@@ -49,7 +53,8 @@ class Turn:
     profile: Profile
     state: dict[str, Any]
     """As stored: `id`, `start` (where its records begin in history), `at_ms`, `to` (where the reply goes, and the
-    person's locale), `skills` (`Here.pin`: those that it works with, whoever goes on), and `model` (its failures in a row, since when, not to be asked before).
+    person's locale), `skills` (`Here.pin`: those that it works with, whoever goes on), and `model` (its failures in a row, since when, not to be asked before);
+    `branches`: by name, what a branch has otherwise than its turn.
     """
     live_rows: dict[str, Row] = field(default_factory=dict)
     """Messages of ours that show the growing answer."""
@@ -57,19 +62,40 @@ class Turn:
     """What has to happen before what people write meanwhile joins the turn. Raises `Lost`, `Unreachable`."""
     aside: Callable[[Sequence[bytes]], Awaitable[bool]] | None = None
     """Runs what in the inbox does not wait for the turn's end; whether there was anything. Raises `Lost`, `Unreachable`."""
+    branch: str = ""
+    """Its name, where this is a branch of a turn (`workers.branches`)."""
+    trunk: Turn | None = None
+    """Of a branch: the turn that it belongs to."""
+    news: asyncio.Event = field(init=False)
+    """Somebody wrote meanwhile. A branch hears nothing of it: whoever looks after the whole turn does."""
+
+    def __post_init__(self) -> None:
+        self.news = asyncio.Event() if self.trunk else self.claim.news
 
     @property
     def id(self) -> str:
         return str(self.state["id"])
 
     @property
+    def whole(self) -> Turn:
+        """The turn that limits and costs count for: of a branch, the one that it belongs to."""
+        return self.trunk or self
+
+    @property
     def records(self) -> list[Record]:
-        """Those of this turn."""
+        """Those of this turn, without its branches; of a branch, its own."""
+        return main_line(self.all_records)
+
+    @property
+    def all_records(self) -> list[Record]:
+        """Those of this turn, with its branches."""
         return self.stored.history.since(self.state["start"])
 
     @property
     def actor(self) -> Actor | None:
         """Who said the last of what this turn answers. Commands that were run beside it are none of that."""
+        if self.trunk:
+            return self.trunk.actor
         try:
             said = [Event.of(record.data["event"]) for record in self.records if record.type == "event"]
         except ValueError:
@@ -98,6 +124,10 @@ class Turn:
         """The same after a crash and after a lost tail, so that a platform with idempotency keys sees one message."""
         return stable_key(self.stored.key.id, self.id, "part", str(part))
 
+    def key(self, *parts: str) -> str:
+        """Of something that is done once in this turn, or in this branch of it: the same whoever goes on."""
+        return stable_key(self.id, *([self.branch] if self.branch else []), *parts)
+
     async def write(
         self,
         *records: Record,
@@ -106,12 +136,23 @@ class Turn:
         finished_step: bool = False,
     ) -> None:
         """Append records and rows in one script. Raises `Lost`."""
-        turn: dict[str, Any] | Literal["close"] | None = {"keep": None, "save": self.state, "close": "close"}[state]
-        begin = begin_after(records, self.stored.history.end)
+        turn: Any = self._to_store() if state == "save" else {"keep": None, "close": "close"}[state]
+        stored = [replace(record, branch=self.branch) for record in records] if self.branch else records
+        history = self.whole.stored.history
+        begin = begin_after(stored, history.end)
         await self.mailbox.append(
-            self.claim, records=records, rows=rows, turn=turn, finished_step=finished_step, begin=begin
+            self.claim, records=stored, rows=rows, turn=turn, finished_step=finished_step, begin=begin
         )
-        self.stored.history.extend(records)
+        history.extend(stored)
+        if self.trunk:
+            self.stored.history.extend(records)
+
+    def _to_store(self) -> dict[str, Any]:
+        """The turn's state; a branch puts its own in there."""
+        if self.trunk:
+            own = {name: value for name, value in self.state.items() if name not in OF_THE_WHOLE}
+            self.trunk.state.setdefault("branches", {})[self.branch] = own
+        return self.whole.state
 
     async def take(
         self,

@@ -49,9 +49,12 @@ class Record:
     type: str
     at_ms: int
     data: dict[str, Any] = field(default_factory=dict)
+    branch: str = ""
+    """Stored as `in`: the branch of its turn that it belongs to, such as `step 1`. Empty: the conversation's main line."""
 
     def dump(self) -> str:
-        return json.dumps({"v": VERSION, "type": self.type, "at": self.at_ms, **self.data}, ensure_ascii=False)
+        head: dict[str, Any] = {"v": VERSION, "type": self.type, "at": self.at_ms}
+        return json.dumps({**head, **({"in": self.branch} if self.branch else {}), **self.data}, ensure_ascii=False)
 
     @classmethod
     def load(cls, line: str | bytes) -> Record:
@@ -76,7 +79,7 @@ class Record:
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Record:
         data.pop("v", None)
-        return cls(data.pop("type"), data.pop("at"), data)
+        return cls(data.pop("type"), data.pop("at"), data, data.pop("in", ""))
 
 
 _OUTLIVES: Final = {"overheard": "until_ms", "model": "name"}
@@ -86,6 +89,8 @@ _OUTLIVES: Final = {"overheard": "until_ms", "model": "name"}
 def latest(records: Sequence[Record], kind: str) -> Any:
     """What the newest record of this kind says in the field that outlives it; None: there was none."""
     for record in reversed(records):
+        if record.branch:
+            continue
         if record.type == kind:
             return record.data[_OUTLIVES[kind]]
         if kind in (carried := record.data.get("carried") or {}):
