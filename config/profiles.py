@@ -68,11 +68,22 @@ class Limits(Section):
     """Where a turn ends, whatever the model wants."""
 
     steps: int = Field(30, ge=1, le=1_000)
-    """Model calls of a turn."""
+    """Model calls of a turn; where it has a plan, of each step."""
     turn_s: float = Field(600.0, gt=0)
     """Time that a turn works; waiting for people does not count."""
     turn_tokens: int = Field(400_000, ge=1)
     """Input and output tokens of all model calls of a turn together; what came from the provider's cache is free."""
+
+
+class Plan(Section):
+    """`/plan` and `/team`: a task in steps, which are carried out at the same time where they can be."""
+
+    steps_max: int = Field(8, ge=1, le=50)
+    """Steps of a plan."""
+    at_once: int = Field(4, ge=1, le=50)
+    """Steps that are carried out at the same time."""
+    reviews_max: int = Field(2, ge=0, le=10)
+    """How often a team's reviewer looks at what was done, and may send it back."""
 
 
 Role = Literal["admin", "approver"]
@@ -121,6 +132,7 @@ class Profile(Section):
     """The channel's time zone: which day a moment belongs to."""
     queue: Queue = Queue()
     limits: Limits = Limits()
+    plan: Plan = Plan()
     unclear_send: Literal["repeat", "skip"] = "repeat"
     """A send whose outcome is unknown, on a platform that can't tell: send again and say so, or leave it and say so."""
     thread_follow: bool = True

@@ -16,7 +16,7 @@ from typing import Any, Final
 from gateway.conversation.records import Record
 from gateway.events import Attachment
 from skills import marks
-from workers import guidance
+from workers import given, guidance
 from workers.context import SHORT_CHARACTERS, in_context, shortened, spoken
 from workers.loaded import Why, follow
 from workers.tools import Tool
@@ -106,7 +106,7 @@ def messages(records: Sequence[Record], pictures: Mapping[str, str] = MappingPro
                 bodies = [_guidance(here[one], course.withheld.get(one)) for one in course.drained.get(at, ())]
                 waiting.talk += [_text("\n\n".join(bodies))] if bodies else []
                 waiting.talk += _spoken(record, hints, attached, pictures, short.files)
-            case "overheard" | "summary" | "reply" if told := _told_of(record):
+            case "overheard" | "summary" | "reply" | "given" if told := _told_of(record):
                 waiting.talk.append(_text(told))
     _add(rendered, "user", waiting.flush())
     return _from_a_person(rendered)
@@ -224,6 +224,8 @@ def _told_of(record: Record) -> str:
             return _overheard(record)
         case "summary":
             return _summary(record)
+        case "given":
+            return given.text_of(record.data)
         case "reply" if record.data.get("notice") and not record.data.get("command"):
             return f"{marks.NOTE} told the chat: {marks.from_outside(record.data['text'])})"
     return ""

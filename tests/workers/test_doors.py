@@ -251,11 +251,23 @@ DOORS: Final[dict[str, Door | NoWay]] = {
     "record forgotten": NoWay("it names pictures that are gone"),
     "record summary": NoWay("what was said; it is made without texts and files of skills, see test_compaction"),
     "record shortened": NoWay("it names results"),
+    "record given": NoWay("what others of the turn found, as data"),
     "record reply": NoWay("what the chat was told"),
     "record card": NoWay("not sent to the model"),
     **{
         f"record {name}": NoWay("not sent")
-        for name in ("prompt", "call", "tool_start", "dropped", "failed", "cleared", "unreadable")
+        for name in (
+            "prompt",
+            "call",
+            "tool_start",
+            "dropped",
+            "failed",
+            "cleared",
+            "unreadable",
+            "plan",
+            "step_done",
+            "review",
+        )
     },
 }
 

@@ -27,6 +27,7 @@ OURS: Final = {
     "withheld": {"ids", "why", "turn"},
     "reply": {"turn"},
     "summary": {"turn", "mark", "by", "skills"},
+    "given": {"turn", "how", "mark", "step", "results.id"},
     "shortened": {"turn", "results", "files"},
 }
 """What we write ourselves: names of ids that are checked where they come from, words of a fixed set, our own lines."""
@@ -43,7 +44,29 @@ NOT_SENT: Final = {
     "file",
     "cleared",
     "unreadable",
+    "plan",
+    "step_done",
+    "review",
 }
+
+
+GIVEN: Final = (
+    ("step", "read"),
+    ("again", "twice"),
+    ("again", ""),
+    ("fault", "no JSON"),
+    ("review", ""),
+    ("closing", "wrong"),
+)
+
+
+def given(how: str, what: str) -> Record:
+    results = [
+        {"id": "a", "task": "read it", "text": "It is 7.", "failed": False},
+        {"id": "b", "task": "look", "text": "It took too long.", "failed": True},
+    ]
+    data = {"turn": "next", "how": how, "what": what, "step": "c", "results": results, "mark": "g1"}
+    return Record("given", 0, data)
 
 
 def conversation() -> list[Record]:
@@ -72,6 +95,7 @@ def conversation() -> list[Record]:
         said("and now?", "next", direct=True, files=["b.ogg"], quoted="It rains."),
         Record("attached", 0, {"turn": "next", "of": "and now?", "number": 0, "kind": "unread", "reason": "broken"}),
         Record("forgotten", 0, {"turn": "next", "files": ["p"]}),
+        *(given(how, what) for how, what in GIVEN),
         Record("shortened", 0, {"turn": "next", "results": ["two"], "files": [["look at this", 0]]}),
     ]
 
