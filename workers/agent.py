@@ -15,11 +15,12 @@ from workers.asking import Asking, Work, reply_of
 from workers.attached import Attached
 from workers.borders import Called, border, unless_called
 from workers.calls import Calls
-from workers.live import Live
-from workers.mending import mended
+from workers.live import Telling
+from workers.mending import mended, without_calls
 from workers.moves import Ask, Pending, Run, Stop, next_move, pending
-from workers.offers import Offers
+from workers.offers import Offer, Offers
 from workers.programs import ProgramTool
+from workers.rendering import Prompt
 from workers.rights import Rights
 from workers.tools import Tool
 from workers.turn import Ended, Turn
@@ -39,7 +40,7 @@ class Agent:
         self._offers = offers
 
     async def answer(
-        self, turn: Turn, here: Here, rights: Rights, live: Live, attached: Attached
+        self, turn: Turn, here: Here, rights: Rights, live: Telling, attached: Attached
     ) -> tuple[Record, str]:
         """Go on with the turn until the model has answered: the record of its answer, not yet written, and the reply.
 
@@ -48,20 +49,31 @@ class Agent:
         if not any(record.type == "call" for record in turn.records):  # one that goes on goes on with what it has
             await withhold_now(turn, here)
         offer = await self._offers.to(turn, here, rights)
+        record, reply = await self._to_its_end(here, offer, rights, live, attached)
+        tell_unused(turn, offer.tools, record)
+        return record, reply
+
+    async def answer_alone(
+        self, here: Here, system: str, rights: Rights, live: Telling, attached: Attached
+    ) -> tuple[Record, str]:
+        """The same of a model that has nothing but what it is told: no tools, and no skills. `attached` has the turn."""
+        return await self._to_its_end(here, Offer({}, Prompt(system, ())), rights, live, attached)
+
+    async def _to_its_end(
+        self, here: Here, offer: Offer, rights: Rights, live: Telling, attached: Attached
+    ) -> tuple[Record, str]:
+        turn = attached.turn
         await self._asking.note_prompt(turn, offer.prompt)
         calls = Calls(self._settings.tools, offer.tools, turn, rights, live, attached.cards)
         work = Work(turn, here.catalogue, offer.prompt, calls, attached)
         while True:
             try:
-                record, reply = await self._steps(work)
+                return await self._steps(work)
             except Called:
                 await close_calls(turn, "Stopped by the person")
             except Ended:
                 await close_calls(turn, "The turn ended before")
                 raise
-            else:
-                tell_unused(turn, offer.tools, record)
-                return record, reply
 
     async def _steps(self, work: Work) -> tuple[Record, str]:
         turn, live = work.turn, work.calls.live
@@ -81,6 +93,7 @@ class Agent:
                     if answer is None:
                         continue
                     answer = mended(answer, turn.stored.history)
+                    answer = answer if work.prompt.tools else without_calls(answer)
                     record = Record("answer", turn.now_ms(), {"step": step, **asdict(answer)})
                     if answer.stop_reason == "pause_turn" or answer.calls_tools:
                         await turn.write(record, finished_step=True)

@@ -24,7 +24,7 @@ from workers.breaks import breaks
 from workers.calls import Calls
 from workers.context import main_line
 from workers.hints import due
-from workers.live import Live
+from workers.live import Telling
 from workers.models import Answer, Model, ModelError, Request, TextDelta
 from workers.rendering import Prompt, messages
 from workers.turn import Ended, Parked, Turn
@@ -102,7 +102,7 @@ class Asking:
             await turn.write(state="save")
         return answer
 
-    async def _stream(self, request: Request, live: Live) -> Answer:
+    async def _stream(self, request: Request, live: Telling) -> Answer:
         pieces = self._model.stream(request)
         del request
         async for piece in pieces:

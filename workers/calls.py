@@ -21,7 +21,7 @@ from skills.library import SkillNotFound
 from workers.cards import Cards
 from workers.context import in_context
 from workers.judging import Judge, Refusal, Runs
-from workers.live import Live
+from workers.live import Telling
 from workers.moves import Pending
 from workers.programs import ProgramTool
 from workers.rights import Rights
@@ -39,7 +39,7 @@ class Calls:
     offered: Mapping[str, Tool]
     turn: Turn
     rights: Rights
-    live: Live
+    live: Telling
     cards: Cards
 
     @property

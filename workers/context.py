@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.commands import command_of
+from gateway.commands import said_to_model
 from gateway.conversation.records import Record
 from gateway.events import Event
 
@@ -61,10 +61,9 @@ def shortened(records: Sequence[Record]) -> Shortened:
 def spoken(record: Record) -> Event | None:
     """What a person says to the model in this record of type `event`. None: a command, nothing, or no event."""
     try:
-        event = Event.of(record.data["event"])
+        return said_to_model(Event.of(record.data["event"]))
     except ValueError:
         return None
-    return None if event.is_empty or command_of(event) else event
 
 
 def _since_cut(records: Sequence[Record]) -> Sequence[Record]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from config.profiles import Profile, Queue
 from config.watching import Watched
-from gateway.commands import Done, Outside, Said, command_of, find
+from gateway.commands import Done, Outside, Said, command_of, find, said_to_model
 from gateway.conversation.claim import Claim, Claimed, Lost
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
@@ -38,10 +38,12 @@ from workers.aside import Aside
 from workers.attached import AT_ONCE, Attached, nothing_to_read
 from workers.borders import talk_of
 from workers.cards import Cards
+from workers.crew import Crew
 from workers.delivery import Delivery, key_is_known, sent_ref
 from workers.live import Live
 from workers.pressed import tell_pressed
 from workers.rights import Rights
+from workers.steps import Steps
 from workers.turn import Ended, Parked, Turn, begin, leftover, rows_for
 from workers.withholding import withhold_as_of_now
 
@@ -142,7 +144,7 @@ class Desk:
                 await self.bury(claim, f"unreadable: {error}")
                 return
             turn = begin(self.mailbox, claim, stored, profile, first)
-            around = [] if stored.control or command_of(first) else await self._overheard(turn)
+            around = [] if stored.control or not said_to_model(first) else await self._overheard(turn)
             await turn.take(members, stored.control[:1], *around)  # /stop takes along what nobody has begun
             log(logger, "turn", conversation=stored.key.id, turn=turn.id[:8], events=max(1, len(members)))
             await self._go_on(turn, adapter)
@@ -172,15 +174,16 @@ class Desk:
             if one.type == "event"
         ]
         command = command_of(events[0]) if events else None
-        if command:
+        asks = command is not None and said_to_model(events[0]) is not None
+        if command and not asks:
             await self._command(turn, adapter, events[0], *command)
         elif all(event.is_empty for event in events):
             greeting = turn.profile.greeting or say("message.empty", turn.language)
             await self._finish(turn, adapter, greeting, notice=True)
-        elif all(event.is_empty or nothing_to_read(event) for event in events):
+        elif not asks and all(event.is_empty or nothing_to_read(event) for event in events):
             await self._finish(turn, adapter, say("message.unsupported", turn.language), notice=True)
         else:
-            await self._answer(turn, adapter)
+            await self._answer(turn, adapter, command[0] if command else "")
 
     async def _command(self, turn: Turn, adapter: Adapter, event: Event, name: str, rest: str) -> None:
         known = find(name)
@@ -209,7 +212,8 @@ class Desk:
         loaded = await self.watched.current()
         return Outside(self.shelf, self.notes, loaded, adapter.capabilities, adapter.download)
 
-    async def _answer(self, turn: Turn, adapter: Adapter) -> None:
+    async def _answer(self, turn: Turn, adapter: Adapter, way: str) -> None:
+        """By the model. `way`: the command that asks it; none: as usual."""
         loaded = await self.watched.current()
         settings = loaded.settings
         here = await self.shelf.here(turn.stored.key, loaded)
@@ -222,14 +226,19 @@ class Desk:
             cards = Cards(turn, adapter)
             files = Files(self.mailbox.store)
             attached = Attached(turn, adapter, files, settings.attachments, cards, self._downloads)
-            record, text = await self.agent.answer(turn, here.over(library), rights, live, attached)
+            if way:
+                crew = Crew(Steps(self.agent, turn, rights, live, attached), is_team=way == "team")
+                records, text = await crew.answer()
+            else:
+                record, text = await self.agent.answer(turn, here.over(library), rights, live, attached)
+                records = [record]
         except Ended as ended:
             await live.close()
             log(logger, "turn ended", conversation=turn.stored.key.id, turn=turn.id[:8], reason=ended.phrase)
             await self._finish(turn, adapter, say(ended.phrase, turn.language, **ended.values), notice=True)
         else:
             await live.end()
-            await self._finish(turn, adapter, text, record)
+            await self._finish(turn, adapter, text, *records)
         finally:
             await live.close()
 

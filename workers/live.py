@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 from gateway import pace
 from gateway.conversation.claim import Lost
@@ -15,6 +15,7 @@ from gateway.events import is_blank
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Adapter, Growing, Outbound, Outcome, StepLine
+from gateway.text.quoting import quoted
 from workers.delivery import sent_of, sent_ref
 from workers.turn import Turn, rows_for
 
@@ -22,6 +23,26 @@ logger = logging.getLogger(__name__)
 
 TAKE_BACK_S: Final = 1.5
 """The longest that a reply waits for the end of the typing sign."""
+
+
+class Telling(Protocol):
+    """What is told of the work on a turn, or on a branch of it, while it goes on."""
+
+    def add(self, text: str) -> None:
+        """More of the answer."""
+
+    def drop(self) -> None:
+        """What was shown of this answer does not count: it begins anew."""
+
+    def next_step(self) -> None:
+        """Another answer begins."""
+
+    def step(self, kind: str, name: str) -> int:
+        """A skill is being loaded, or a tool runs. Returns the line's number for `step_done`."""
+        ...
+
+    def step_done(self, line: int, *, failed: bool) -> None:
+        """That has ended."""
 
 
 class Live:
@@ -33,6 +54,7 @@ class Live:
         self._adapter = adapter
         self._stream = adapter.stream(turn.address)
         self._text = ""
+        self._plan: tuple[StepLine, ...] = ()
         self._steps: list[StepLine] = []
         self._changed = asyncio.Event()
         self._shown_s = asyncio.get_running_loop().time()  # an answer that is quick comes as one message
@@ -42,20 +64,22 @@ class Live:
         if adapter.capabilities.typing_s:
             self._tasks.append(asyncio.create_task(self._type_on(adapter.capabilities.typing_s), name="typing"))
 
+    @property
+    def grows(self) -> bool:
+        """Can people see anything before the reply?"""
+        return self._stream.kind != "none"
+
     def add(self, text: str) -> None:
-        """More of the answer."""
         self._text += text
         self._changed.set()
 
     def drop(self) -> None:
-        """What was shown of this answer does not count: it begins anew."""
         self._text = ""
         self._changed.set()
 
     next_step = drop
 
     def step(self, kind: str, name: str) -> int:
-        """A skill is being loaded, or a tool runs. Returns the line's number for `step_done`."""
         self._steps.append(StepLine("skill" if kind == "skill" else "tool", name, "running"))
         self._changed.set()
         return len(self._steps) - 1
@@ -64,10 +88,16 @@ class Live:
         self._steps[line] = replace(self._steps[line], state="failed" if failed else "done")
         self._changed.set()
 
+    def plan(self, lines: Sequence[StepLine]) -> None:
+        """How far a plan has come. It stands above what is done for it."""
+        if self._plan != (now := tuple(lines)):
+            self._plan = now
+            self._changed.set()
+
     async def end(self) -> None:
         """The answer is whole. As `close`, and steps that were too quick to be seen are shown before the reply."""
         await self.close()
-        is_unseen = self._steps and self._changed.is_set()
+        is_unseen = (self._plan or self._steps) and self._changed.is_set()
         if is_unseen and self._stream.kind == "passing" and not self._turn.claim.lost:
             self._changed.clear()
             await self._show()
@@ -130,9 +160,13 @@ class Live:
 
     def _growing(self) -> Growing:
         text = "" if is_blank(self._text) else self._text.strip()
-        lines = [say(f"step.{line.kind}_{line.state}", self._turn.language, name=line.name) for line in self._steps]
-        steps = "\n".join(f"_{line}_" for line in lines)
-        return Growing(text, tuple(self._steps), "\n\n".join(part for part in (steps, text) if part))
+        lines = (*self._plan, *self._steps)
+        steps = "\n".join(self._line(line) for line in lines)
+        return Growing(text, lines, "\n\n".join(part for part in (steps, text) if part))
+
+    def _line(self, line: StepLine) -> str:
+        name = quoted(line.name) if line.kind == "step" else line.name
+        return f"_{say(f'step.{line.kind}_{line.state}', self._turn.language, name=name)}_"
 
     async def _pass(self, growing: Growing) -> Outcome:
         return await self._in_time(self._adapter.show(self._turn.address, growing, self._turn.row_key(0), None))
@@ -164,3 +198,25 @@ class Live:
                 return await sending
         except TimeoutError:
             return Outcome("ambiguous", detail="timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Of a branch: what it does is shown, and what it says is not."""
+
+    live: Live
+
+    def add(self, text: str) -> None:
+        """It is said to others of the turn."""
+
+    def drop(self) -> None:
+        """Nothing was shown."""
+
+    def next_step(self) -> None:
+        """Nothing was shown."""
+
+    def step(self, kind: str, name: str) -> int:
+        return self.live.step(kind, name)
+
+    def step_done(self, line: int, *, failed: bool) -> None:
+        self.live.step_done(line, failed=failed)

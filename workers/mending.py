@@ -55,6 +55,13 @@ def mended(answer: Answer, history: Iterable[Record]) -> Answer:
     return replace(answer, content=content, bad_inputs=bad)
 
 
+def without_calls(answer: Answer) -> Answer:
+    """The same answer of a model that was offered no tool: calls that nobody can run would be refused with the next request."""
+    content = [block for block in answer.content if block.get("type") != "tool_use"]
+    stop_reason = "end_turn" if answer.stop_reason == "tool_use" else answer.stop_reason
+    return replace(answer, content=content, stop_reason=stop_reason, bad_inputs={})
+
+
 def _mended_use(block: dict[str, Any], used: set[Any], number: int) -> tuple[dict[str, Any], str | None]:
     why = None
     tool_id, name, arguments = block.get("id"), block.get("name"), block.get("input")

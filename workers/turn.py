@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from config.profiles import Profile
 from config.settings import Language
-from gateway.commands import command_of
+from gateway.commands import said_to_model
 from gateway.conversation.claim import Claim
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
 from gateway.conversation.outbox import Row
@@ -100,7 +100,7 @@ class Turn:
             said = [Event.of(record.data["event"]) for record in self.records if record.type == "event"]
         except ValueError:
             return None
-        talk = [event for event in said if not command_of(event)] or said
+        talk = [event for event in said if said_to_model(event)] or said
         return talk[-1].actor if talk else None
 
     @property

@@ -9,8 +9,8 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Protocol
 
 from config.settings import Language
 from gateway.conversation.records import Record
@@ -24,6 +24,11 @@ if TYPE_CHECKING:  # intake looks commands up by name, and must not load what th
     from gateway.shelf.shelf import Shelf
 
 SPOKEN = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:@\S+)?(?:\s+(.*))?\Z", re.DOTALL)
+
+TALK: Final = frozenset({"plan", "team"})
+"""Commands whose rest is talk: the model is told it as any other message, and answers it in another way. Their module's `run`
+is for those who said nothing behind it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,14 @@ def command_of(event: Event) -> tuple[str, str] | None:
         return (name.lower(), rest.strip()) if name in names() else None
     spoken = SPOKEN.match(event.text.strip()) if event.kind == "message" else None
     return (spoken[1].lower(), (spoken[2] or "").strip()) if spoken else None
+
+
+def said_to_model(event: Event) -> Event | None:
+    """What an event says to the model: talk, or the rest of a command that is talk. None: nothing."""
+    command = command_of(event)
+    if command:
+        event = replace(event, text=command[1])
+    return event if (command is None or command[0] in TALK) and not event.is_empty else None
 
 
 def find(name: str) -> Command | None:

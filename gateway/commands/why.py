@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from gateway.access import Here, SkillUse, may
 from gateway.commands import Done, Said
@@ -27,12 +27,33 @@ async def run(said: Said) -> Done:
     if not turn:
         return Done(say("why.nothing", said.language))
     here = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
-    lines = list(_loaded(turn, said.language)) + list(_tools(turn, said.language))
+    lines = _done([one for one in turn if not one.branch], said.language) + list(_steps(turn, said.language))
     if not any(one.type == "tool_result" and _is_about_skills(one, here) for one in turn):
         lines.append(say("why.by_itself", said.language))
         lines += _could(here, said.language)
     lines += [say("why.failed", said.language, reason=quoted(one.data["reason"])) for one in turn if _failed(one)]
     return Done("\n".join([say("why.head", said.language), *(f"- {line}" for line in lines)]))
+
+
+def _done(records: Sequence[Record], language: str) -> list[str]:
+    return [*_loaded(records, language), *_tools(records, language)]
+
+
+def _steps(turn: Sequence[Record], language: str) -> Iterator[str]:
+    """Those of its plan, each with what was done for it; and what a reviewer said."""
+    ended = {one.data["id"]: one.data for one in turn if one.type == "step_done"}
+    plan: Sequence[Mapping[str, Any]] = next((one.data["steps"] for one in reversed(turn) if one.type == "plan"), [])
+    for step in plan:
+        end = ended.get(step["id"])
+        state = "open" if end is None else "failed" if end.get("failed") else "done"
+        head = say(f"why.step_{state}", language, task=quoted(step["task"][:200]), reason=(end or {}).get("text", ""))
+        done = _done([one for one in turn if one.branch == f"step {step['id']}"], language)
+        yield "\n".join([head, *(f"  - {line}" for line in done)])
+    for one in turn:
+        if one.type == "review":
+            yield say(
+                "why.sent_back" if one.data["changes"] else "why.accepted", language, steps=len(one.data["changes"])
+            )
 
 
 def last_turn(history: Sequence[Record]) -> list[Record]:

@@ -57,11 +57,12 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """One thing the agent did in a turn, as people see it: a skill loaded or a tool run."""
+    """One thing the agent did in a turn, as people see it: a skill loaded, a tool run, a step of a plan."""
 
-    kind: Literal["skill", "tool"]
+    kind: Literal["skill", "tool", "step"]
     name: str
-    state: Literal["running", "done", "failed"]
+    state: Literal["waiting", "running", "done", "failed"]
+    """Only a plan's steps wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,12 @@ from typing import Any, Final, Literal
 
 from gateway import skill_tools
 from gateway.conversation.records import Record
+from skills.visible import one_line
 
 SHOWN_MAX: Final = 600
 """So many of the newest records are read for a page."""
+TASK_CHARACTERS: Final = 120
+"""Of a plan's step."""
 STOP: Final = "/stop"
 
 
@@ -37,9 +40,10 @@ class Item:
     """It is said in the midst of a turn, whose reply is still to come."""
     model: str = ""
     """Which model said a reply."""
-    step: Literal["", "skill", "tool"] = ""
+    step: Literal["", "skill", "tool", "step"] = ""
+    """`step`: one of a plan; `id` is its own there."""
     name: str = ""
-    state: Literal["", "running", "done", "failed"] = ""
+    state: Literal["", "waiting", "running", "done", "failed"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,16 @@ def _last_model(lines: Sequence[bytes]) -> str:
 def _add_step(items: list[Item], record: Record, index: int) -> None:
     """A skill that was loaded is one line of its own; the call that loaded it is shown only when it failed."""
     data = record.data
-    if record.type == "skill":
+    if record.type == "plan":
+        tasks = [(f"step {one['id']}", one_line(one["task"])[:TASK_CHARACTERS]) for one in data["steps"]]
+        items += [
+            Item("step", index, record.at_ms, id=name, step="step", name=task, state="waiting") for name, task in tasks
+        ]
+    elif record.type == "given":
+        _change_step(items, record.branch, "running")
+    elif record.type == "step_done":
+        _change_step(items, f"step {data['id']}", "failed" if data.get("failed") else "done")
+    elif record.type == "skill":
         items.append(Item("step", index, record.at_ms, step="skill", name=data["id"], state="done"))
     elif record.type == "tool_start" and data["name"] != skill_tools.LOAD:
         name = data.get("shown", data["name"])
@@ -127,7 +140,7 @@ def _add_step(items: list[Item], record: Record, index: int) -> None:
         state: Literal["done", "failed"] = "failed" if data.get("error") else "done"
         for at in range(len(items) - 1, -1, -1):
             item = items[at]
-            if item.kind == "step" and item.id == data["id"]:
+            if item.kind == "step" and item.step != "step" and item.id == data["id"]:
                 items[at] = replace(item, state=state, name=data.get("shown", item.name))
                 return
         if state == "failed":  # refused, or a skill that did not come: nothing was started that could be shown
@@ -136,6 +149,14 @@ def _add_step(items: list[Item], record: Record, index: int) -> None:
             items.append(Item("step", index, record.at_ms, id=data["id"], step=kind, name=name, state=state))
 
 
+def _change_step(items: list[Item], name: str, state: Literal["running", "done", "failed"]) -> None:
+    """Of the newest plan that has such a step."""
+    for at in range(len(items) - 1, -1, -1):
+        if items[at].step == "step" and items[at].id == name:
+            items[at] = replace(items[at], state=state)
+            return
+
+
 def _ended(item: Item) -> Item:
     """Nothing runs any more: what has no result was cut off."""
-    return replace(item, state="failed") if item.state == "running" else item
+    return replace(item, state="failed") if item.state in {"running", "waiting"} else item

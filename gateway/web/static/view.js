@@ -113,7 +113,7 @@ function arranged({ items, earlier, live, replies, pending, running }) {
   taken.forEach((item, at) => {
     if (item.kind === "person") entries.push(person(item));
     else if (item.kind === "reply") entries.push(reply(item, `reply ${item.index}`, item.model ?? ""));
-    else if (!fresh || at < turn) entries.push(step(item.step, item, `step ${item.index}`));
+    else if (!fresh || at < turn) entries.push(step(item.step, item, `step ${item.index} ${item.id ?? ""}`));
   });
   fresh?.forEach((line, at) => entries.push(step(line.kind, line, `live step ${at}`)));
   if (live?.text) entries.push({ kind: "reply", key: "live", text: live.text, notice: false, live: true });

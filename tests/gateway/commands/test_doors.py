@@ -54,6 +54,8 @@ DOORS: Final[dict[str, Door | str]] = {
         )
     },
     "/help": "names of commands",
+    "/plan": "without a task, how it is said",
+    "/team": "without a task, how it is said",
     "/new": "ends what was said",
     "/stop": "ends what runs",
     "/why": "what the last answer did, and what may be asked for now",

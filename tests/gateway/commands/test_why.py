@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,32 @@ async def test_commands_are_passed_over_and_nothing_is_before_new(world: World) 
     assert "ran `load_skill web-access`" in await why(world, [*earlier, *command])
     assert "no answer here yet" in await why(world, [*earlier, Record("cleared", 0)])
     assert "no answer here yet" in await why(world, [])
+
+
+async def test_a_plan_is_told_step_by_step(world: World) -> None:
+    def step(name: str, task: str) -> dict[str, Any]:
+        return {"id": name, "task": task, "needs": []}
+
+    told = await why(
+        world,
+        turn(
+            Record("plan", 0, {"turn": "t1", "steps": [step("a", "read A"), step("b", "read B"), step("c", "write")]}),
+            Record("skill", 0, {"id": "web-access", "tier": "builtin"}, "step a"),
+            replace(result("load_skill"), branch="step a"),
+            replace(result("web_fetch"), branch="step b"),
+            Record("step_done", 0, {"id": "a", "text": "A"}),
+            Record("step_done", 0, {"id": "b", "text": "It took too long.", "failed": True}),
+            Record("review", 0, {"changes": {"a": "again", "b": "again"}}),
+            Record("review", 0, {"changes": {}}),
+        ),
+    )
+    assert told.splitlines()[1:] == [
+        "- carried out the step `read A`",
+        "  - loaded the skill `web-access` (builtin)",
+        "  - ran `load_skill`",
+        "- the step `read B` failed: It took too long.",
+        "  - ran `web_fetch`",
+        "- the step `write` was not done",
+        "- a reviewer sent 2 step(s) back",
+        "- a reviewer accepted it",
+    ]

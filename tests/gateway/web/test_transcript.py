@@ -148,3 +148,24 @@ def test_json_leaves_out_what_is_empty() -> None:
         {"kind": "person", "index": 0, "at_ms": 5, "id": "m1", "text": "x"},
         {"kind": "reply", "index": 1, "at_ms": 7, "text": "y"},
     ]
+
+
+def test_a_plans_steps_stand_above_what_is_done_for_them_and_end_as_they_did() -> None:
+    steps: list[Any] = [{"id": name, "task": f"read {name}", "needs": []} for name in "abc"]
+    begun: list[dict[str, Any]] = [
+        taken("/plan x"),
+        {"type": "plan", "steps": steps},
+        {"type": "given", "in": "step b"},
+        tool("web_fetch"),
+    ]
+    assert brief(of(*begun))[1:] == [
+        ("step", "read a", "waiting"), ("step", "read b", "running"), ("step", "read c", "waiting"),
+        ("step", "web_fetch", "running"),
+    ]  # fmt: skip
+    ends: list[dict[str, Any]] = [
+        {"type": "step_done", "id": "a", "text": "1"},
+        {"type": "step_done", "id": "b", "text": "-", "failed": True},
+    ]
+    assert [state for _, _, state in brief(of(*begun, *ends))[1:4]] == ["done", "failed", "waiting"]
+    stopped = of(*begun, *ends, {"type": "reply", "text": "Stopped.", "notice": True})
+    assert [state for _, _, state in brief(stopped)[1:5]] == ["done", "failed", "failed", "failed"]

@@ -1,0 +1,324 @@
+"""A task in steps: who is sent what, what runs at the same time, and what people are told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.platforms import Stream
+from gateway.store import Layout
+from tests.harness.fake_model import Asked
+from tests.harness.model_replies import Reply, calls, fails, says
+from tests.workers.at_desk import WHERE, AtDesk, at_desk
+from tests.workers.room import Room
+
+Opened = Callable[..., AbstractAsyncContextManager[AtDesk]]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, redis_url: str, layout: Layout) -> Opened:
+    return lambda **more: at_desk(tmp_path, redis_url, layout.prefix, **more)
+
+
+@pytest.fixture
+async def world(opened: Opened) -> AsyncIterator[AtDesk]:
+    async with AsyncExitStack() as stack:
+        yield await stack.enter_async_context(opened(profile={"tools": ["current_time"]}))
+
+
+def plan(*steps: tuple[str, str, list[str]]) -> Reply:
+    return says(json.dumps({"steps": [{"id": name, "task": task, "needs": needs} for name, task, needs in steps]}))
+
+
+def system(asked: Asked) -> str:
+    return str(asked.request["system"][0]["text"])
+
+
+def said(asked: Asked) -> str:
+    return json.dumps(asked.request["messages"], ensure_ascii=False)
+
+
+def part(asked: Asked) -> str:
+    """Whose request it is: `plan`, `review`, `closing`, or a step's id."""
+    head = system(asked)
+    for begin, name in (("You plan", "plan"), ("You review", "review")):
+        if head.startswith(begin):
+            return name
+    if "Others have carried out" in head:
+        return "closing"
+    _, found, rest = said(asked).rpartition('Yours is step \\"')
+    return rest.partition('\\"')[0] if found else "talk"
+
+
+def acting(parts: Mapping[str, Any]) -> Callable[[Asked], Reply]:
+    """Each part has a reply, or several in their order; the last one goes on."""
+    left: dict[str, list[Reply]] = {
+        name: list(replies) if isinstance(replies, list) else [replies] for name, replies in parts.items()
+    }
+
+    def answer(asked: Asked) -> Reply:
+        replies = left[part(asked)]
+        return replies.pop(0) if len(replies) > 1 else replies[0]
+
+    return answer
+
+
+def asked_by(world: AtDesk, name: str) -> list[Asked]:
+    return [asked for asked in world.model.asked if part(asked) == name]
+
+
+THREE = plan(("a", "read A", []), ("b", "read B", []), ("c", "compare", ["a", "b"]))
+
+
+async def test_a_task_is_carried_out_in_steps_and_the_last_step_is_the_reply(world: AtDesk) -> None:
+    world.model.answer_with(
+        acting({"plan": THREE, "a": says("A is 1."), "b": says("B is 2."), "c": says("B is more.")})
+    )
+    told = await world.ask("/plan compare A and B")
+    assert told[-1] == "B is more."
+    assert [asked.refused for asked in world.model.asked] == [None] * 4
+    [planner] = asked_by(world, "plan")
+    assert "tools" not in planner.request or planner.request["tools"] == []
+    assert "compare A and B" in said(planner)
+    assert "/plan" not in said(planner)
+    [writer] = asked_by(world, "c")
+    assert all(one in said(writer) for one in ("compare A and B", "A is 1.", "B is 2.", '<data from=\\"step\\"'))
+    [reader] = asked_by(world, "a")
+    assert "A is 1." not in said(reader)
+    assert "B is 2." not in said(reader)
+    assert "current_time" in str(reader.request["tools"])
+
+
+async def test_where_nothing_grows_the_steps_are_told_at_the_start(world: AtDesk) -> None:
+    world.model.answer_with(acting({"plan": THREE, "a": says("1"), "b": says("2"), "c": says("B is more.")}))
+    card, reply = await world.ask("/plan compare A and B")
+    assert card.splitlines()[1:] == ["- `read A`", "- `read B`", "- `compare`"]
+    assert reply == "B is more."
+
+
+async def test_where_a_message_grows_its_steps_change_in_it(opened: Opened) -> None:
+    async with opened(room=Room(stream=Stream("message", 0.0))) as world:
+        held = asyncio.Event()
+        world.model.answer_with(
+            acting({"plan": THREE, "a": says("1"), "b": says("2", hold=held), "c": says("B is more.")})
+        )
+        working = asyncio.create_task(world.ask("/plan compare A and B"))
+        wanted = "_✓ `read A`_\n_▸ `read B`_\n_○ `compare`_"
+        async with asyncio.timeout(20):
+            while wanted not in world.room.shown:
+                await asyncio.sleep(0.01)
+        held.set()
+        assert await working == ["B is more."]
+        assert world.room.parts[-1][0].startswith("id of ")  # the message that grew is the reply
+
+
+async def test_later_turns_are_shown_what_was_said_and_the_reply_alone(world: AtDesk) -> None:
+    world.model.answer_with(
+        acting(
+            {
+                "plan": plan(("a", "what time", []), ("b", "say it", ["a"])),
+                "a": [calls("current_time"), says("STEP-A")],
+                "b": says("It is late."),
+                "talk": says("Yes."),
+            }
+        )
+    )
+    await world.ask("before")
+    await world.ask("/plan the time")
+    await world.ask("sure?")
+    last = world.model.asked[-1].request["messages"]
+    texts = [(one["role"], one["content"][-1]["text"]) for one in last]
+    assert texts == [
+        ("user", "[Max] before"),
+        ("assistant", "Yes."),
+        ("user", "[Max] the time"),
+        ("assistant", "It is late."),
+        ("user", "[Max] sure?"),
+    ]
+    assert "before" in said(asked_by(world, "a")[0])
+
+
+async def test_steps_that_do_not_need_each_other_run_at_the_same_time_as_many_as_may(opened: Opened) -> None:
+    async with opened(profile={"plan": {"at_once": 2}}) as world:
+        held = asyncio.Event()
+        world.model.answer_with(
+            acting({"plan": plan(*((one, f"do {one}", []) for one in "abc")), **dict.fromkeys("abc", says("x", hold=held)),
+                    "closing": says("All.")})
+        )  # fmt: skip
+        working = asyncio.create_task(world.ask("/plan three things"))
+        await world.model.until(lambda: world.model.in_flight == 2)
+        await asyncio.sleep(0.1)
+        assert sorted(part(asked) for asked in world.model.asked) == ["a", "b", "plan"]
+        held.set()
+        assert (await working)[-1] == "All."
+
+
+async def test_several_ends_are_put_together_by_one_who_has_no_tools(world: AtDesk) -> None:
+    world.model.answer_with(
+        acting(
+            {"plan": plan(("a", "x", []), ("b", "y", [])), "a": says("AA"), "b": says("BB"), "closing": says("Both.")}
+        )
+    )
+    assert (await world.ask("/plan x and y"))[-1] == "Both."
+    [closing] = asked_by(world, "closing")
+    assert not closing.request.get("tools")
+    assert "AA" in said(closing)
+    assert "BB" in said(closing)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ("I would first read A.", "not JSON"),
+        ('{"steps": []}', "missing"),
+        ('{"steps": [{"id": "1", "task": "x", "needs": ["2"]}]}', "no such step"),
+        ('{"steps": [{"id": "1", "task": "x", "needs": ["1"]}]}', "wait for each other"),
+    ],
+)
+async def test_a_plan_that_cannot_be_read_is_asked_for_once_more(world: AtDesk, bad: str, why: str) -> None:
+    world.model.answer_with(acting({"plan": [says(bad), plan(("1", "all", []))], "1": says("Done.")}))
+    assert (await world.ask("/plan x"))[-1] == "Done."
+    _, again = asked_by(world, "plan")
+    assert again.refused is None
+    assert why in said(again)
+
+
+async def test_where_nobody_can_plan_there_is_one_step(world: AtDesk) -> None:
+    world.model.answer_with(acting({"plan": says("no idea"), "1": says("Done.")}))
+    assert (await world.ask("/plan read A and B"))[-1] == "Done."
+    assert len(asked_by(world, "plan")) == 2
+    assert 'Yours is step \\"1\\": \\"read A and B\\"' in said(asked_by(world, "1")[0])
+
+
+async def test_a_planner_that_calls_tools_all_the_same_is_not_refused_for_ever(world: AtDesk) -> None:
+    world.model.answer_with(acting({"plan": [calls("current_time"), plan(("1", "all", []))], "1": says("Done.")}))
+    assert (await world.ask("/plan x"))[-1] == "Done."
+    assert {asked.refused for asked in world.model.asked} == {None}
+
+
+async def test_a_step_that_fails_fails_those_that_need_it_and_the_person_is_told(opened: Opened) -> None:
+    async with opened(profile={"limits": {"steps": 2}, "tools": ["current_time"]}) as world:
+        steps = plan(("a", "read A", []), ("b", "read B", []), ("c", "compare A", ["a"]), ("d", "sum up B", ["b"]))
+        world.model.answer_with(
+            acting(
+                {"plan": steps, "a": calls("current_time"), "b": says("B"), "d": says("D"), "closing": says("Half.")}
+            )
+        )
+        reply = (await world.ask("/plan A and B"))[-1]
+        first, *rest = reply.splitlines()
+        assert first == "Half."
+        assert [line for line in rest if "`read A`" in line and "2 steps" in line]
+        assert [line for line in rest if line.startswith("- `compare A`: ") and "read A" in line]
+        assert not asked_by(world, "c")
+        assert "failed" in said(asked_by(world, "closing")[0])
+
+
+async def test_nothing_that_could_be_done_is_a_notice(opened: Opened) -> None:
+    async with opened(profile={"limits": {"steps": 1}, "tools": ["current_time"]}) as world:
+        world.model.answer_with(acting({"plan": plan(("a", "x", []), ("b", "y", ["a"])), "a": calls("current_time")}))
+        reply = (await world.ask("/plan x"))[-1]
+        assert reply.startswith("None of the steps could be done.")
+        assert "1 steps" in reply
+        [*_, last] = await world.history()
+        assert last.data["notice"]
+
+
+async def test_tokens_count_over_all_branches(opened: Opened) -> None:
+    async with opened(profile={"limits": {"turn_tokens": 40}}) as world:  # each answer takes 15
+        world.model.answer_with(acting({"plan": THREE, "a": says("1"), "b": says("2"), "c": says("no")}))
+        reply = (await world.ask("/plan x"))[-1]
+        assert "more than this channel allows" in reply
+        assert not asked_by(world, "c")
+
+
+async def test_a_model_that_is_away_for_a_moment_is_asked_again(world: AtDesk) -> None:
+    world.model.answer_with(
+        acting({"plan": [fails(529), THREE], "a": [fails(529), says("1")], "b": says("2"), "c": says("Done.")})
+    )
+    assert (await world.ask("/plan x"))[-1] == "Done."
+
+
+async def test_stop_ends_all_steps_and_each_call_has_its_result(opened: Opened) -> None:
+    async with opened(profile={"tools": ["current_time"]}) as world:
+        held = asyncio.Event()
+        never = says("x", hold=held)
+        world.model.answer_with(
+            acting({"plan": THREE, "a": [calls("current_time"), never], "b": never, "talk": says("Hm.")})
+        )
+        assert await world.say("/plan x") == "new"
+        [claim] = (await world.desk.mailbox.claim(0, "w1", 1)).grants
+        working = asyncio.create_task(world.desk.attend(claim, lambda: 0))
+        await world.model.until(lambda: world.model.in_flight == 2 and len(world.model.asked) == 4)
+        assert await world.say("/stop") == "new"
+        claim.news.set()
+        await working
+        assert "topped" in world.room.sent[-1]
+        held.set()
+        assert (await world.ask("and now?"))[-1] == "Hm."
+        assert world.model.asked[-1].refused is None
+        history = await world.history()
+        uses = [
+            block["id"] for one in history if one.type == "answer" for block in one.data["content"] if "id" in block
+        ]
+        assert sorted(uses) == sorted(one.data["id"] for one in history if one.type == "tool_result")
+
+
+async def test_without_a_task_one_is_told_how_it_is_said(world: AtDesk) -> None:
+    for name in ("plan", "team"):
+        [told] = await world.ask(f"/{name}")
+        assert f"`/{name} " in told
+    assert world.model.asked == []
+
+
+TWO = plan(("a", "read A", []), ("b", "write", ["a"]))
+GOOD, BAD = says('{"accept": true}'), says('{"accept": false, "changes": [{"step": "a", "change": "look twice"}]}')
+
+
+async def test_a_reviewer_sends_a_step_back_to_who_did_it_and_what_was_made_of_it_is_made_again(world: AtDesk) -> None:
+    world.model.answer_with(
+        acting(
+            {
+                "plan": TWO,
+                "a": [calls("current_time"), says("one"), says("two")],
+                "b": [says("I."), says("II.")],
+                "review": [BAD, GOOD],
+            }
+        )
+    )
+    assert (await world.ask("/team x"))[-1] == "II."
+    assert {asked.refused for asked in world.model.asked} == {None}
+    for reviewer in asked_by(world, "review"):
+        assert not reviewer.request.get("tools")
+    again = asked_by(world, "a")[-1]
+    assert "look twice" in said(again)
+    assert "tool_result" in said(again)  # it has its own head still
+    assert "two" in said(asked_by(world, "b")[-1])
+
+
+async def test_a_reviewer_who_is_never_content_is_heard_so_often_and_the_reply_says_so(world: AtDesk) -> None:
+    world.model.answer_with(
+        acting({"plan": TWO, "a": says("one"), "b": says("I."), "review": BAD, "closing": says("Perhaps one.")})
+    )
+    assert (await world.ask("/team x"))[-1] == "Perhaps one."
+    assert len(asked_by(world, "review")) == 2
+    assert len(asked_by(world, "b")) == 3
+    assert "look twice" in said(asked_by(world, "closing")[0])
+
+
+async def test_a_review_that_nobody_can_read_is_no_objection(world: AtDesk) -> None:
+    world.model.answer_with(acting({"plan": TWO, "a": says("one"), "b": says("I."), "review": says("fine")}))
+    assert (await world.ask("/team x"))[-1] == "I."
+    assert len(asked_by(world, "review")) == 2
+
+
+async def test_costs_of_all_stand_on_the_one_turn(world: AtDesk) -> None:
+    world.model.answer_with(acting({"plan": TWO, "a": says("one"), "b": says("I."), "review": GOOD}))
+    await world.ask("/team x")
+    spent = [one.data["usage"]["input_tokens"] for one in await world.history(WHERE) if one.type == "answer"]
+    assert sum(spent) == 10 * len(world.model.asked)

@@ -1,0 +1,180 @@
+"""The crew of a turn: a planner, those who carry its steps out, and in a team a reviewer. Each works in a branch of its own.
+
+What comes next is read from the records by `plan.standing`, the same for a first run and for a takeover: no step that
+has ended runs again, and one that was under way goes on from its branch's last record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TypeVar
+
+from config.profiles import Plan
+from gateway.conversation.outbox import Row
+from gateway.conversation.records import Record
+from gateway.logs import log
+from gateway.phrases import say
+from gateway.platforms import Outbound
+from gateway.text.quoting import quoted
+from workers import given
+from workers.borders import Called, unless_called
+from workers.branches import branch_of
+from workers.context import spoken
+from workers.models import Answer, Usage
+from workers.moves import Stop, next_move
+from workers.plan import (
+    CLOSING,
+    REVIEWER,
+    TASK_CHARACTERS,
+    Done,
+    Review,
+    Standing,
+    Step,
+    Unreadable,
+    planner,
+    read_plan,
+    read_review,
+)
+from workers.rendering import prompt
+from workers.steps import OF_ALL, Steps, shown
+from workers.turn import Ended, Turn
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Of one turn."""
+
+    steps: Steps
+    is_team: bool
+
+    async def answer(self) -> tuple[list[Record], str]:
+        """Go on with the turn until there is a reply: the records of it, not yet written, and its text.
+
+        Raises `Ended` where a notice takes the answer's place, `Parked` where the turn waits, `Lost`.
+        """
+        try:
+            if isinstance(next_move(self._turn.records), Stop):
+                raise Ended("turn.stopped")
+            return await unless_called(self._turn, self._course(), interrupts=False)
+        except Called:
+            await self.steps.close_calls("Stopped by the person")
+            raise Ended("turn.stopped") from None
+        except Ended:
+            await self.steps.close_calls("The turn ended before")
+            raise
+
+    @property
+    def _turn(self) -> Turn:
+        return self.steps.turn
+
+    @property
+    def _rules(self) -> Plan:
+        return self._turn.profile.plan
+
+    async def _course(self) -> tuple[list[Record], str]:
+        if self.steps.attached.is_due():
+            await self.steps.attached.read()
+        while True:
+            now = self.steps.now
+            self.steps.show(now)
+            if not now.steps:
+                await self._plan()
+            elif now.open:
+                await self.steps.carry_out()
+            elif self.is_team and not now.is_reviewed and now.reviews < self._rules.reviews_max:
+                await self._review(now)
+            else:
+                return await self._close(now)
+
+    # ---- planner and reviewer ----
+
+    async def _plan(self) -> None:
+        turn, most = self._turn, self._rules.steps_max
+        answers, steps = await self._read(branch_of(turn, "plan"), planner(most), lambda text: read_plan(text, most))
+        steps = steps or self._one_step()
+        log(logger, "plan", conversation=turn.stored.key.id, turn=turn.id[:8], steps=len(steps))
+        plan = Record("plan", turn.now_ms(), {"turn": turn.id, "steps": [step.dump() for step in steps]})
+        cards: list[Record] = []
+        rows: list[Row] = []
+        if not self.steps.live.grows:
+            lines = "\n".join(f"- {quoted(shown(step))}" for step in steps)
+            told = Outbound(say("plan.steps", turn.language, steps=lines), is_notice=True)
+            cards, rows = self.steps.attached.cards.made("plan", [told])
+        await turn.write(*answers, plan, *cards, rows=rows, finished_step=True)
+        await self.steps.attached.cards.send(rows)
+
+    def _one_step(self) -> tuple[Step, ...]:
+        """The whole task, where nobody could plan it."""
+        said = [event.text for record in self._turn.records if record.type == "event" and (event := spoken(record))]
+        return (Step("1", "\n".join(said).strip()[:TASK_CHARACTERS] or "?"),)
+
+    async def _review(self, now: Standing) -> None:
+        turn = self._turn
+        branch = branch_of(turn, f"review {now.reviews + 1}")
+        if not branch.records:
+            await branch.write(given.for_review(turn.id, turn.now_ms(), _results(now)))
+        answers, review = await self._read(branch, REVIEWER, lambda text: read_review(text, list(now.done)))
+        changes = dict((review or Review()).changes)  # what nobody could read is no objection
+        log(logger, "review", conversation=turn.stored.key.id, turn=turn.id[:8], sent_back=len(changes))
+        await turn.write(
+            *answers, Record("review", turn.now_ms(), {"turn": turn.id, "changes": changes}), finished_step=True
+        )
+
+    async def _read(self, branch: Turn, system: str, read: Callable[[str], T]) -> tuple[Sequence[Record], T | None]:
+        """What the branch answers, and the record of that, not yet written. What can't be read is asked for once more."""
+        turn = self._turn
+        while True:
+            try:
+                record, text = await self.steps.alone(branch, system)
+            except Ended as ended:
+                if ended.phrase in OF_ALL:
+                    raise
+                return (), None
+            try:
+                return [replace(record, branch=branch.branch)], read(text)
+            except Unreadable as fault:
+                log(
+                    logger,
+                    "unreadable",
+                    logging.WARNING,
+                    turn=turn.id[:8],
+                    branch=branch.branch,
+                    reason=str(fault)[:200],
+                )
+                if any(one.type == "given" and one.data["how"] == "fault" for one in branch.records):
+                    return [replace(record, branch=branch.branch)], None
+                await branch.write(record, given.not_readable(turn.id, turn.now_ms(), str(fault)))
+
+    # ---- the reply ----
+
+    async def _close(self, now: Standing) -> tuple[list[Record], str]:
+        turn = self._turn
+        if all(done.failed for done in now.done.values()):
+            raise Ended("plan.failed", reason=now.done[now.steps[0].id].text)
+        last = now.done[now.ends[0].id] if len(now.ends) == 1 else None
+        records: list[Record] = []
+        if last and not last.failed and not now.objections:
+            text = last.text
+        else:
+            branch = branch_of(turn, "closing")
+            if not branch.records:
+                objections = "\n".join(f"step {name}: {change}" for name, change in now.objections.items())
+                await branch.write(given.for_closing(turn.id, turn.now_ms(), _results(now), objections))
+            system = prompt(turn.profile.instructions, CLOSING, ()).system
+            record, text = await self.steps.alone(branch, system, self.steps.live)
+            records.append(replace(record, branch=branch.branch))
+        if failed := [step for step in now.steps if now.done[step.id].failed]:
+            tasks = "\n".join(f"- {quoted(shown(step))}: {now.done[step.id].text}" for step in failed)
+            text = f"{text}\n\n{say('plan.not_done', turn.language, tasks=tasks)}"
+        model = next((str(one.data["model"]) for one in reversed(turn.all_records) if one.type == "answer"), "")
+        said = Answer([{"type": "text", "text": text}], "end_turn", Usage(), model)
+        return [*records, Record("answer", turn.now_ms(), {"step": 1, **asdict(said)})], text
+
+
+def _results(now: Standing) -> list[tuple[Step, Done]]:
+    return [(step, now.done[step.id]) for step in now.steps]
