@@ -96,7 +96,7 @@ class Intake:
             event.dump(),
             dedupe_keys=event.dedupe_keys,
             at_ms=event.at_ms,
-            control=bool(known and known.CONTROL),
+            control=bool(known and known.WHEN_BUSY == "overtakes"),
             delay_ms=0 if command else self._delay_ms(event, profile),
         )
         if accepted.ring:

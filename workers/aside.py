@@ -1,4 +1,4 @@
-"""Aside: commands that do not wait until the turn of their conversation has ended, such as `/skill off`.
+"""Aside: commands that do not wait until the turn of their conversation has ended, such as `/skill off` and `/help`.
 
 They are run and answered beside it, and what they change holds for what the turn still asks for. Such a command may be run
 once more after a crash, like any other: what it changes is named by the turn that it would have had.
@@ -61,6 +61,7 @@ class Aside:
             turn=turn_id(event),
             history=turn.stored.history.before(turn.state["start"]),
             outside=await self.outside(),
+            open=turn.records,
         )
 
     async def _answer(self, member: bytes, event: Event, done: Done) -> None:
@@ -99,4 +100,4 @@ def _aside(raw: bytes) -> tuple[Event, Command, str] | None:
         return None
     spoken = command_of(event)
     command = find(spoken[0]) if spoken else None
-    return (event, command, spoken[1]) if spoken and command and command.ASIDE else None
+    return (event, command, spoken[1]) if spoken and command and command.WHEN_BUSY == "beside" else None

@@ -1,6 +1,6 @@
 """Commands: one module each, `gateway/commands/<name>.py`, said as `/<name>` in the chat.
 
-A module offers `CONTROL` (does it overtake what waits?), `ASIDE` (is it run beside a turn, without its end?) and `run`.
+A module offers `WHEN_BUSY` (what becomes of it while a turn runs) and `run`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pkgutil
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from config.settings import Language
 from gateway.conversation.records import Record
@@ -22,6 +22,11 @@ if TYPE_CHECKING:  # intake looks commands up by name, and must not load what th
     from gateway.platforms import Capabilities
     from gateway.shelf.notes import Notes
     from gateway.shelf.shelf import Shelf
+
+WhenBusy = Literal["waits", "beside", "overtakes"]
+"""`waits`: its place in line. `beside`: run and answered at once, beside the turn. `overtakes`: what waits, and the turn
+looks at it wherever it is.
+"""
 
 SPOKEN = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:@\S+)?(?:\s+(.*))?\Z", re.DOTALL)
 
@@ -56,10 +61,12 @@ class Said:
     turn: str
     """The id of its turn: the same when a command is run again after a crash."""
     history: Sequence[Record]
-    """What was stored of the conversation before."""
+    """What was stored of the conversation before, without the turn that runs."""
     outside: Outside
+    open: Sequence[Record] = ()
+    """What is stored of the turn that runs, for a command that is run beside it."""
     waited: bool = False
-    """Messages that nobody had begun were taken along with it (control commands)."""
+    """Messages that nobody had begun were taken along with it (commands that overtake)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +84,7 @@ class Done:
 class Command(Protocol):
     """What a module in this package offers."""
 
-    CONTROL: bool
-    ASIDE: bool
+    WHEN_BUSY: WhenBusy
     run: Callable[[Said], Awaitable[Done]]
     """It may run again after a crash: what it changes is named by the turn."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.commands import Done, Said, names
+from gateway.commands import Done, Said, WhenBusy, names
 from gateway.phrases import say
 
-CONTROL = False
-ASIDE = False
+WHEN_BUSY: WhenBusy = "beside"
 
 
 async def run(said: Said) -> Done:

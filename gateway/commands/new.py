@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from gateway.commands import Done, Said
+from gateway.commands import Done, Said, WhenBusy
 from gateway.conversation.records import Record, carry
 from gateway.phrases import say
 
-CONTROL = False
-ASIDE = False
+WHEN_BUSY: WhenBusy = "waits"
 
 
 async def run(said: Said) -> Done:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from gateway.access import Here, SkillUse, may
-from gateway.commands import Done, Said
+from gateway.commands import Done, Said, WhenBusy
 from gateway.conversation.records import Record
 from gateway.phrases import phrases, say
 from gateway.skill_table import tier_in
@@ -15,8 +15,7 @@ from gateway.text.quoting import few, quoted
 from skills.folders import Skill
 from skills.programs import tool_name
 
-CONTROL = False
-ASIDE = False
+WHEN_BUSY: WhenBusy = "beside"
 
 NAMED_MAX: Final = 20
 """Skills that could have been asked for."""

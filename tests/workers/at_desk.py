@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import yaml
 
 from config.loading import load
 from gateway.bell import open_bell
+from gateway.conversation.claim import Claim
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
@@ -20,6 +22,7 @@ from gateway.intake import Intake
 from tests.gateway.conversation.world import now_ms
 from tests.harness.fake_model import KEY, FakeModel
 from tests.harness.model_replies import says
+from tests.harness.processes import until
 from tests.workers.room import Room
 from workers.desk import Desk
 from workers.opening import open_desk
@@ -67,6 +70,26 @@ class AtDesk:
         await self.work()
         return self.room.sent[before:]
 
+    @asynccontextmanager
+    async def busy(self, text: str = "", where: ConversationKey = WHERE, **changed: Any) -> AsyncIterator[Claim]:
+        """Said, and worked on meanwhile. At the end of the block the turn ends, or is as one whose worker died."""
+        assert await self.say(text, where, **changed) == "new"
+        [claim] = (await self.desk.mailbox.claim(0, self.desk.worker, 1)).grants
+        attending = asyncio.create_task(self.desk.attend(claim, lambda: 0))
+        try:
+            yield claim
+        finally:
+            attending.cancel()
+            await asyncio.gather(attending, return_exceptions=True)
+
+    async def beside(self, claim: Claim, text: str, **changed: Any) -> list[str]:
+        """Said while a turn of the conversation runs, and what the chat gets for it at once."""
+        before = len(self.room.sent)
+        assert await self.say(text, **changed) == "new"
+        claim.news.set()
+        await until(lambda: len(self.room.sent) > before)
+        return self.room.sent[before:]
+
     async def history(self, where: ConversationKey = WHERE) -> list[Record]:
         return list((await self.desk.mailbox.load(where.id)).history)
 
@@ -85,12 +108,14 @@ async def at_desk(
     (folder / "profiles").mkdir()
     (folder / "profiles/default.yaml").write_text(yaml.safe_dump(dict(profile or {})))
     async with FakeModel(says("Well.")) as model:
+        more = dict(settings or {})
+        named = {"provider": "anthropic", "name": "fake", "base_url": model.url, "api_key": "$MODEL_KEY"}
         whole = {
             "redis": {"key_prefix": prefix},
             "rq": {"key_prefix": f"{prefix}:rq"},
-            "model": {"provider": "anthropic", "name": "fake", "base_url": model.url, "api_key": "$MODEL_KEY"},
+            "model": {**named, **more.pop("model", {})},
             "data": str(folder / "data"),
-            **(settings or {}),
+            **more,
         }
         file = folder / "deskmate.yaml"
         file.write_text(yaml.safe_dump(whole))

@@ -10,7 +10,7 @@ from typing import Final
 
 from config.checks import nearest
 from gateway.access import CommandUse, may, person_of
-from gateway.commands import Done, Said
+from gateway.commands import Done, Said, WhenBusy
 from gateway.commands.skill import answers, listing
 from gateway.events import Attachment
 from gateway.phrases import say
@@ -22,8 +22,7 @@ from gateway.text.quoting import quoted
 from skills import ids
 from skills.folders import BUNDLE_MAX_BYTES
 
-CONTROL = False
-ASIDE = True
+WHEN_BUSY: WhenBusy = "beside"
 
 ZIPS_MAX: Final = 5
 """In one message."""
