@@ -285,6 +285,17 @@ class WebFetchSettings(Section):
     """How many redirects are followed; each is checked like the first address."""
 
 
+class WorkspaceSettings(Section):
+    """The files that a channel's conversations share. They are forgotten after `mailbox.retention_s` without use."""
+
+    file_max_bytes: int = Field(1_048_576, ge=1_024, le=10_485_760)
+    """A larger file is not kept."""
+    files_max: int = Field(200, ge=1, le=1_000)
+    """How many files a channel may have."""
+    total_max_bytes: int = Field(10_485_760, ge=1_024, le=10_485_760)
+    """How large all files of a channel may be together. They are in Redis, and go into the sandbox of `run_command`."""
+
+
 class ToolsSettings(Section):
     """Settings of single tools."""
 
@@ -293,6 +304,7 @@ class ToolsSettings(Section):
     result_max_characters: int = Field(30_000, ge=100)
     """What is longer is cut before the model sees it."""
     web_fetch: WebFetchSettings = WebFetchSettings()
+    workspace: WorkspaceSettings = WorkspaceSettings()
 
 
 class AttachmentSettings(Section):

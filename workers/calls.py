@@ -17,6 +17,7 @@ from gateway.conversation.claim import Lost
 from gateway.conversation.records import Record
 from gateway.logs import log
 from gateway.skill_tools import LOAD
+from gateway.workspace import Workspace
 from skills.library import SkillNotFound
 from workers.cards import Cards
 from workers.context import in_context
@@ -150,6 +151,7 @@ class Calls:
             history=tuple(in_context(self.turn.stored.history)),
             at_hand=self.rights.at_hand,
             notes=self.rights.notes,
+            workspace=self._workspace(here),
             file_max_bytes=self.cards.adapter.capabilities.file_max_bytes,
         )
         try:
@@ -170,6 +172,10 @@ class Calls:
             return self._broke(call, error)  # it cancelled itself
         except Exception as error:  # noqa: BLE001  # a broken tool must not take the turn with it
             return self._broke(call, error)
+
+    def _workspace(self, here: Here) -> Workspace:
+        mailbox = self.turn.mailbox
+        return Workspace(mailbox.store, here.channel_id, self.settings.workspace, mailbox.settings.retention_s)
 
     def _broke(self, call: Pending, error: BaseException) -> tuple[ToolResult, bool]:
         log(logger, "tool broke", level=logging.ERROR, error=error, name=call.name)

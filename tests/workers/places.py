@@ -55,6 +55,7 @@ def call(here: Here, history: Sequence[Record] = (), **more: Any) -> Call:
         "history": tuple(history),
         "at_hand": at_hand,
         "notes": NoNotes(),
+        "workspace": None,
         **more,
     }
     return Call(**fields)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gateway.events import Actor, Attachment
     from gateway.platforms import Outbound
     from gateway.shelf.notes import Notes
+    from gateway.workspace import Workspace
     from skills.folders import Skill
 
 Effect = Literal["read", "idempotent", "once"]
@@ -78,6 +79,8 @@ class Call:
     """See that a skill's files lie on this machine. Raises `ToolError`."""
     notes: Notes
     """What was written back to skills."""
+    workspace: Workspace
+    """The channel's own files."""
     file_max_bytes: int = 0
     """The largest file that the chat takes; 0: none."""
 

@@ -9,12 +9,13 @@ import jsonschema_rs
 import pytest
 
 from config.profiles import Profile
-from config.settings import MailboxSettings
+from config.settings import MailboxSettings, WorkspaceSettings
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Actor, Event
 from gateway.files import FILE_MAX_BYTES, Files
 from gateway.platforms import Outcome
 from gateway.store import Store
+from gateway.workspace import Change, Workspace
 from skills.library import scan
 from tests.gateway.conversation.world import now_ms
 from tests.workers.places import Fixed, call, place
@@ -121,8 +122,41 @@ async def test_half_a_character_does_not_keep_the_rest_from_going_out() -> None:
 def test_the_arguments_are_closed() -> None:
     schema = jsonschema_rs.validator_for(dict(Tool.input_schema))
     assert schema.is_valid(CSV)
-    assert not schema.is_valid({"name": "a"})
-    assert not schema.is_valid({**CSV, "path": "/etc"})
+    assert schema.is_valid({"path": "a"})
+    assert not schema.is_valid({**CSV, "to": "another channel"})
+
+
+# from the workspace
+
+
+async def from_workspace(store: Store, **arguments: str) -> ToolResult:
+    here = Workspace(store, "channel", WorkspaceSettings(), 60)
+    await here.change("1", Change("out/Chart.png", "put", b"\x89PNG\0"), Change("empty", "put", b""))
+    return await made().run(arguments, call(HERE, file_max_bytes=100, workspace=here))
+
+
+async def test_a_file_of_the_workspace_goes_out_as_it_is(store: Store) -> None:
+    [file] = (await from_workspace(store, path="./out/chart.png")).files
+    assert (file.name, file.mime, file.content, file.size_bytes) == ("Chart.png", "image/png", b"\x89PNG\0", 5)
+    [file] = (await from_workspace(store, path="out/Chart.png", name="x.bin")).files
+    assert (file.name, file.mime) == ("x.bin", "application/octet-stream")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"path": "a", "content": "x"}, "either `content`, which you write, or a `path`"),
+        ({"name": "a"}, "either `content`, which you write, or a `path`"),
+        ({"path": "/etc/passwd"}, "part of a name"),
+        ({"path": "other"}, "no file 'other' in the workspace"),
+        ({"path": "empty"}, "would be empty"),
+        ({"path": "out/Chart.png", "name": "../x"}, "no file's name"),
+        ({"content": "x"}, "file's name has 1 to 100"),
+    ],
+)
+async def test_what_can_not_be_sent_from_there_is_told(store: Store, arguments: dict[str, str], why: str) -> None:
+    with pytest.raises(ToolError, match=why):
+        await from_workspace(store, **arguments)
 
 
 # how it goes out
