@@ -18,7 +18,7 @@ from typing import Any
 
 from config.profiles import Profile, Queue
 from config.watching import Watched
-from gateway.commands import Done, Outside, Said, command_of, find, said_to_model
+from gateway.commands import Outside, Said, command_of, find, said_to_model, unknown
 from gateway.conversation.claim import Claim, Claimed, Lost
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
@@ -188,7 +188,7 @@ class Desk:
     async def _command(self, turn: Turn, adapter: Adapter, event: Event, name: str, rest: str) -> None:
         known = find(name)
         if known is None:
-            done = Done(say("command.unknown", turn.language, name=name))
+            done = unknown(name, turn.language)
         else:
             waited = sum(record.type == "event" for record in turn.records) > 1
             done = await known.run(

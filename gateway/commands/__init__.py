@@ -5,6 +5,7 @@ A module offers `WHEN_BUSY` (what becomes of it while a turn runs) and `run`.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import pkgutil
 import re
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from config.settings import Language
 from gateway.conversation.records import Record
 from gateway.events import Event
+from gateway.phrases import say
 
 if TYPE_CHECKING:  # intake looks commands up by name, and must not load what they work with
     from config.loading import Loaded
@@ -33,6 +35,11 @@ SPOKEN = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:@\S+)?(?:\s+(.*))?\Z", re
 TALK: Final = frozenset({"plan", "team"})
 """Commands whose rest is talk: the model is told it as any other message, and answers it in another way. Their module's `run`
 is for those who said nothing behind it.
+"""
+
+ALSO: Final = {"clear": "new"}
+"""Other words for commands. `/clear` and `/new` are one thing: what is not sent any more is the same, and a conversation that
+only forgets a part would have two meanings of "before".
 """
 
 
@@ -94,15 +101,25 @@ def names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
+def spoken() -> list[str]:
+    """All words that are a command."""
+    return sorted([*names(), *ALSO])
+
+
 def command_of(event: Event) -> tuple[str, str] | None:
     """The command that an event is, and what follows its name. None: it is talk (`/etc/hosts is broken`)."""
     if event.kind == "command":
-        return event.name.lower(), event.text.strip()
+        return _named(event.name, event.text)
     if event.kind == "action":  # who presses a button says what it carries
         name, _, rest = event.value.strip().partition(" ")
-        return (name.lower(), rest.strip()) if name in names() else None
-    spoken = SPOKEN.match(event.text.strip()) if event.kind == "message" else None
-    return (spoken[1].lower(), (spoken[2] or "").strip()) if spoken else None
+        return _named(name, rest) if name in spoken() else None
+    said = SPOKEN.match(event.text.strip()) if event.kind == "message" else None
+    return _named(said[1], said[2] or "") if said else None
+
+
+def _named(name: str, rest: str) -> tuple[str, str]:
+    name = name.lower()
+    return ALSO.get(name, name), rest.strip()
 
 
 def said_to_model(event: Event) -> Event | None:
@@ -119,3 +136,15 @@ def find(name: str) -> Command | None:
         return None
     command: Command = importlib.import_module(f"{__name__}.{name}")
     return command
+
+
+def unknown(name: str, language: str) -> Done:
+    """The answer to a command that there is not."""
+    near = ", ".join(f"`/{one}`" for one in difflib.get_close_matches(name, spoken(), n=3))
+    key = "command.unknown_near" if near else "command.unknown"
+    return Done(say(key, language, name=name, near=near))
+
+
+def usage(name: str, language: str) -> Done:
+    """The answer to a command whose words are not understood. Nothing was done."""
+    return Done(say("command.wrong", language, name=name, usage=say(f"command.{name}.usage", language)))

@@ -1,8 +1,8 @@
-"""/new: go on without what was said so far."""
+"""/new, /clear: go on without what was said so far. Neither that nor a summary or skill of it is sent any more."""
 
 from __future__ import annotations
 
-from gateway.commands import Done, Said, WhenBusy
+from gateway.commands import Done, Said, WhenBusy, usage
 from gateway.conversation.records import Record, carry
 from gateway.phrases import say
 
@@ -10,6 +10,8 @@ WHEN_BUSY: WhenBusy = "waits"
 
 
 async def run(said: Said) -> Done:
+    if said.rest:  # a question behind it would get lost
+        return usage("new", said.language)
     return Done(
         say("conversation.new", said.language), (Record("cleared", said.now_ms, {"carried": carry(said.history)}),)
     )

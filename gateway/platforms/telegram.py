@@ -19,7 +19,7 @@ from pydantic import Field, SecretStr, field_validator
 from yarl import URL
 
 from config.settings import Connection, Secret, WebAddress
-from gateway.commands import names
+from gateway.commands import ALSO, spoken
 from gateway.conversation.key import ConversationKey, key_of
 from gateway.events import Actor, Attachment, Event, kind_of
 from gateway.files import FILE_MAX_BYTES
@@ -314,7 +314,10 @@ class Adapter(Plain):
         hook = {"url": url, "secret_token": self._secret.decode(), "allowed_updates": UPDATES}
         await self._do("setWebhook", hook)
         for language in LANGUAGES:
-            menu = [{"command": name, "description": say(f"command.{name}.summary", language)} for name in names()]
+            menu = [
+                {"command": name, "description": say(f"command.{ALSO.get(name, name)}.summary", language)}
+                for name in spoken()
+            ]
             whose = {} if language == "en" else {"language_code": language}
             await self._do("setMyCommands", {"commands": menu, **whose})
         return f"Telegram sends to {url} from now on, and offers our commands in its menu."

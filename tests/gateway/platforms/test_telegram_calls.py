@@ -19,7 +19,7 @@ from telegram import Bot, InputFile, MessageEntity, Update
 from telegram.error import BadRequest, Forbidden, InvalidToken, RetryAfter
 from telegram.request import HTTPXRequest
 
-from gateway.commands import names
+from gateway.commands import spoken
 from gateway.conversation.key import ConversationKey
 from gateway.events import Attachment, Event
 from gateway.platforms import (
@@ -421,7 +421,7 @@ async def test_registering_tells_address_secret_kinds_and_commands(telegram: Tel
     }
     menus = [one.body for one in telegram.taken if one.method == "setMyCommands"]
     assert [one.get("language_code") for one in menus] == [None, "zh"]
-    assert [[one["command"] for one in menu["commands"]] for menu in menus] == [names(), names()]
+    assert [[one["command"] for one in menu["commands"]] for menu in menus] == [spoken(), spoken()]
     with pytest.raises(ConnectionRefused, match="HTTPS"):
         await adapter.register("http://host.example/")
 
