@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from gateway.platforms import Stream
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, fails, says
+from tests.harness.web import site
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 from tests.workers.room import Room
 
@@ -322,3 +324,24 @@ async def test_costs_of_all_stand_on_the_one_turn(world: AtDesk) -> None:
     await world.ask("/team x")
     spent = [one.data["usage"]["input_tokens"] for one in await world.history(WHERE) if one.type == "answer"]
     assert sum(spent) == 10 * len(world.model.asked)
+
+
+@pytest.mark.parametrize("way", ["plan", "team"])
+async def test_the_rehearsal_plays_all_parts(opened: Opened, way: str) -> None:
+    pages = {
+        f"/{name}": web.Response(text=f"It rains in {name}.", content_type="text/plain") for name in ("Rome", "Oslo")
+    }
+    async with site(pages) as port:
+        url = f"http://127.0.0.1:{port}"
+        settings = {
+            "model": {"provider": "rehearsal"},
+            "tools": {"web_fetch": {"allow_private": [f"127.0.0.1:{port}"]}},
+        }
+        async with opened(profile={"tools": ["web_fetch"]}, settings=settings) as world:
+            card, reply = await world.ask(f"/{way} read {url}/Rome and {url}/Oslo, and compare them")
+            assert len(card.splitlines()) == 4
+            assert "[rehearsal]" in reply
+            assert "It rains in Rome." in reply
+            assert "It rains in Oslo." in reply
+            [told] = [one for one in await world.history() if one.type == "plan"]
+            assert [step["needs"] for step in told.data["steps"]] == [[], [], ["1", "2"]]

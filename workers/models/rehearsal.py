@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from config.settings import ModelSettings
 from gateway.phrases import say
+from workers import rehearsed
 from workers.models import Answer, Request, TextDelta, Usage
 
 THRESHOLD: Final = 1.0
@@ -70,12 +71,13 @@ class Rehearsal:
 
     async def stream(self, request: Request) -> AsyncIterator[TextDelta | Answer]:
         scene = _Scene.of(request)
-        call = scene.next_call()
+        planned = rehearsed.answer(request.system, scene.question, scene.language)
+        call = None if planned else scene.next_call()
         usage = Usage(input_tokens=len(json.dumps([request.system, request.messages, request.tools])) // 4)
         if call:
             yield Answer([call], "tool_use", usage, request.model)
             return
-        text = scene.reply()
+        text = planned or scene.reply()
         for piece in _PIECE.findall(text):
             await asyncio.sleep(self._delay_s)
             yield TextDelta(piece)
@@ -110,6 +112,12 @@ class _Scene:
     begin: int = 0
     """How many of `uses` lie before this turn."""
     guidance: list[str] = field(default_factory=list)
+    told: str = ""
+    """What others of the turn found, as it was told last."""
+
+    @property
+    def language(self) -> str:
+        return "zh" if re.search(f"[{_CJK}]", self.question) else "en"
 
     @classmethod
     def of(cls, request: Request) -> _Scene:
@@ -134,6 +142,9 @@ class _Scene:
                     # Only what follows a load directly: anybody may write a message that looks like it.
                     scene.guidance.append(block["text"])
                     has_loaded = False
+                elif block["type"] == "text" and rehearsed.is_told(block["text"]):
+                    scene.told = block["text"]
+                    scene.question = rehearsed.task_in(scene.told) or scene.question
                 elif block["type"] == "text" and not re.fullmatch(r"\(.*\)", block["text"], re.DOTALL):
                     scene.question = re.sub(r"^\[[^\]\n]{1,80}\] ", "", block["text"])
         return scene
@@ -155,7 +166,7 @@ class _Scene:
 
     def reply(self) -> str:
         """What to say when there is nothing more to do."""
-        language = "zh" if re.search(f"[{_CJK}]", self.question) else "en"
+        language = self.language
         skill, url = self._skill(), self._url()
         load = _tool(self.request.tools, "load", "skill")
         parts = []
@@ -169,8 +180,9 @@ class _Scene:
                 parts.append(say("rehearsal.page", language, url=url, lines=lines))
             elif not use.input:
                 parts.append(say("rehearsal.found", language, tool=use.name, lines=_first_lines(use.result, 2)))
-        if url and not _tool(self.request.tools, "fetch", "page|url|web"):
+        if url and not self.told and not _tool(self.request.tools, "fetch", "page|url|web"):
             parts.append(say("rehearsal.no_fetch", language, url=url))
+        parts += rehearsed.found_in(self.told, _first_lines, language)
         if not parts:
             parts.append(say("rehearsal.echo", language, text=" ".join(self.question.split())[:200]))
         return "\n\n".join([f"[rehearsal] {say('rehearsal.lead', language)}", *parts])
