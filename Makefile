@@ -40,7 +40,7 @@ lock: ## the newest versions that pyproject.toml allows, into constraints.txt
 	@rm -rf .venv-lock
 	"$(PYTHON)" -m venv .venv-lock
 	.venv-lock/bin/python -m pip install -q --upgrade pip
-	.venv-lock/bin/python -m pip install -q '.[speed,test]'
+	.venv-lock/bin/python -m pip install -q '.[search,speed,test]'
 	.venv-lock/bin/python -m pip freeze --exclude deskmate > constraints.txt
 	@rm -rf .venv-lock build
 

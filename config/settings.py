@@ -285,6 +285,32 @@ class WebFetchSettings(Section):
     """How many redirects are followed; each is checked like the first address."""
 
 
+class WebSearchSettings(Section):
+    """The tool `web_search`, for channels whose profile lists it."""
+
+    provider: Literal["brave", "tavily", "searxng", "ddgs"] | None = None
+    """Who searches. `brave` and `tavily` want a key; `searxng` is a server of your own; `ddgs` asks public search engines
+    without a key (`pip install deskmate[search]`)."""
+    api_key: Secret | None = None
+    """Opens the service; what stands in front of a `searxng` may want one, too (as `Authorization: Bearer`)."""
+    base_url: WebAddress | None = None
+    """Where the service is, such as `http://127.0.0.1:8888` for `searxng`. By default the provider's own."""
+    timeout_s: float = Field(15.0, gt=0)
+    """The longest that a search may take."""
+
+    @model_validator(mode="after")
+    def _each_provider_has_what_it_needs(self) -> Self:
+        lacks = {
+            "api_key": self.provider in {"brave", "tavily"} and self.api_key is None,
+            "base_url": self.provider == "searxng" and self.base_url is None,
+        }
+        wanted = {"api_key": "$NAME of the key", "base_url": "the address of your SearXNG"}
+        for key in (key for key, is_missing in lacks.items() if is_missing):
+            told = {"key": key, "what": "missing", "wanted": f"{wanted[key]}, for provider {self.provider}"}
+            raise PydanticCustomError("across", "wanted: {wanted}", told)
+        return self
+
+
 class WorkspaceSettings(Section):
     """The files that a channel's conversations share. They are forgotten after `mailbox.retention_s` without use."""
 
@@ -304,6 +330,7 @@ class ToolsSettings(Section):
     result_max_characters: int = Field(30_000, ge=100)
     """What is longer is cut before the model sees it."""
     web_fetch: WebFetchSettings = WebFetchSettings()
+    web_search: WebSearchSettings = WebSearchSettings()
     workspace: WorkspaceSettings = WorkspaceSettings()
 
 

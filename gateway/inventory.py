@@ -6,7 +6,7 @@ Every process and every command that looks after them loads the settings here, s
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +15,12 @@ from config.checks import check, nearest
 from config.loading import Draft, Loaded, load
 from config.problems import Problem, short
 from config.settings import SkillsSettings
+from config.source import Source
 from gateway.connections import platform_settings
 from skills.library import Library, roots, scan
+
+NEEDED: Final = {"web_search": ("tools", "web_search", "provider")}
+"""Tools that do nothing without a setting."""
 
 NOT_FOR_ALL: Final = ("connections", "channels", "model")
 """What only gateways and workers need: accounts, who may what in them, and the model. Their secrets are there."""
@@ -66,10 +70,7 @@ def unknown(draft: Draft) -> Iterator[Problem]:
             yield draft.source.problem(("skills", "folder"), what)
     tools = tool_names()
     for source in draft.profiles.values():
-        for index, tool in _texts(source.tree.get("tools")) if tools else ():
-            if tool not in tools:
-                wanted = f"there are: {', '.join(tools)}"
-                yield source.problem(("tools", index), f"there is no tool {tool!r}", wanted, nearest(tool, tools))
+        yield from _tools(source, tools, draft.filled)
         for index, pattern in _texts(source.tree.get("skills")) if library else ():
             # What resembles no skill may be one that somebody will add to a channel; what resembles one is a slip.
             ids = [skill.id for skill in library.skills.values()] if library else []
@@ -82,6 +83,24 @@ def unknown(draft: Draft) -> Iterator[Problem]:
                 what = f"there is no program {pattern!r}"
                 wanted = "wanted: the id of a skill with main.py and a usable schema.json, or a pattern with *"
                 yield source.problem(("programs", index), what, wanted, nearest(pattern, ids))
+
+
+def _tools(source: Source, tools: Sequence[str], filled: Mapping[str, Any]) -> Iterator[Problem]:
+    for index, tool in _texts(source.tree.get("tools")) if tools else ():
+        if tool not in tools:
+            wanted = f"there are: {', '.join(tools)}"
+            yield source.problem(("tools", index), f"there is no tool {tool!r}", wanted, nearest(tool, tools))
+        elif tool in NEEDED and not _is_set(filled, NEEDED[tool]):
+            where = ".".join(NEEDED[tool])
+            yield source.problem(
+                ("tools", index), f"{tool} does nothing without {where}", f"wanted: {where} in the settings"
+            )
+
+
+def _is_set(filled: Any, at: tuple[str, ...]) -> bool:
+    for key in at:
+        filled = filled.get(key) if isinstance(filled, Mapping) else None
+    return filled is not None
 
 
 def _without_program(library: Library, pattern: str) -> bool:

@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import time
 from dataclasses import asdict
+from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -68,7 +69,7 @@ def doctor(as_json: bool) -> None:
 async def examine(loaded: Loaded) -> list[Finding]:
     """All findings but those of the settings file itself, in the order in which one would mend them."""
     settings = loaded.settings
-    findings = [check_folder(settings), await check_port(settings), check_exceptions(settings)]
+    findings = [check_folder(settings), await check_port(settings), check_exceptions(settings), check_search(settings)]
     try:
         url = redis_url(settings)
     except NoServer:
@@ -127,6 +128,14 @@ def check_exceptions(settings: Settings) -> Finding:
         return Finding("ok", "web_fetch", "fetches public addresses only")
     advice = "remove from tools.web_fetch.allow_private what is not meant for everybody in the chat"
     return Finding("warn", "web_fetch", f"may also fetch {', '.join(holes)}", advice)
+
+
+def check_search(settings: Settings) -> Finding:
+    """Is there what the chosen provider of `web_search` needs? Nothing is asked of it: searches cost money."""
+    provider = settings.tools.web_search.provider
+    if provider == "ddgs" and find_spec("ddgs") is None:
+        return Finding("warn", "web_search", "the library ddgs is not installed", "pip install deskmate[search]")
+    return Finding("ok", "web_search", f"set to {provider}; not asked" if provider else "no provider is set")
 
 
 def no_redis(settings: Settings) -> Finding:

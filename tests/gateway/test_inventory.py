@@ -161,3 +161,24 @@ def test_what_there_is_is_found_without_importing_it() -> None:
     assert json.loads(ended.stdout) == [tool_names(), model_names(), []]
     assert {"web_fetch", "load_skill"} <= set(tool_names())
     assert {"anthropic", "rehearsal"} <= set(model_names())
+
+
+def test_a_profile_that_lists_a_search_which_nobody_set_up_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text("tools: [web_fetch, web_search]\n")
+    file = tmp_path / "deskmate.yaml"
+    for written in ("tools:", "tools: {web_search: {timeout_s: 3}}"):
+        file.write_text(f"{written}\n")
+        with pytest.raises(
+            ConfigError, match=r"tools\[1\]: web_search does nothing without tools\.web_search\.provider"
+        ):
+            load_checked(file, {})
+    file.write_text("tools: {web_search: {provider: ddgs}}\n")
+    assert load_checked(file, {}).settings.tools.web_search.provider == "ddgs"
+    file.write_text("tools: {web_search: {provider: tavily, api_key: $KEY}}\n")
+    loaded = load_checked(file, {"KEY": "tvly-secret"})
+    assert "tvly-secret" in loaded.secret_values
+    assert "tvly-secret" not in repr(loaded.settings)
+    file.write_text("tools: {web_search: {provider: tavily}}\n")
+    with pytest.raises(ConfigError, match=r"tools\.web_search\.api_key: missing"):
+        load_checked(file, {})

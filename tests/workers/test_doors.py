@@ -232,6 +232,7 @@ DOORS: Final[dict[str, Door | NoWay]] = {
     "tool unload_skill": NoWay("it only takes away"),
     "tool read_result": NoWay("what a program gave when it was allowed to run"),
     "tool web_fetch": NoWay("the web"),
+    "tool web_search": NoWay("the web"),
     "tool current_time": NoWay("the clock"),
     "tool send_file": NoWay("what the model wrote itself, or a file of the workspace"),
     "tool read_file": NoWay("the channel's workspace, which skills are not in"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from gateway.cli.doctor import (
     check_port,
     check_redis,
     check_sandbox,
+    check_search,
     examine,
 )
 from gateway.connections import Opened
@@ -178,3 +180,12 @@ async def test_a_redis_that_is_away_is_one_failure(tmp_path: Path, unused_port: 
 def test_settings_without_url_do_not_use_the_folder() -> None:
     settings = Settings(redis=RedisSettings(url=SecretStr("redis://127.0.0.1")))
     assert "not used" in check_folder(settings).text
+
+
+def test_a_search_library_that_is_missing_is_told_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [])
+    assert check_search(Settings()) == Finding("ok", "web_search", "no provider is set")
+    by_library = Settings.model_validate({"tools": {"web_search": {"provider": "ddgs"}}})
+    assert check_search(by_library).advice == "pip install deskmate[search]"
+    own = Settings.model_validate({"tools": {"web_search": {"provider": "searxng", "base_url": "http://a.test"}}})
+    assert check_search(own).level == "ok"
