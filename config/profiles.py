@@ -86,6 +86,31 @@ class Plan(Section):
     """How often a team's reviewer looks at what was done, and may send it back."""
 
 
+class Approvals(Section):
+    """What the agent does only after a person's yes. It waits without a worker until then."""
+
+    ask: list[ToolName] = []
+    """Tools whose every call asks."""
+    tainted: Literal["ask", "allow"] = "ask"
+    """Once the model has read text from outside (a page, a file, a result): whether calls ask that have an effect which
+    can't be repeated, or that could carry something out of the house."""
+    free: list[ToolName] = []
+    """Tools that don't ask for that reason."""
+    own: bool = True
+    """Whether people may say yes to what was asked for on their own behalf. Approvers always may."""
+    wait_s: float = Field(3_600.0, gt=0, le=7 * 86_400)
+    """How long a request stays open."""
+
+
+class Context(Section):
+    """Long conversations: what the model is still sent of them."""
+
+    compact_at: float = Field(0.8, ge=0.1, le=1)
+    """At this share of `model.context_tokens` old results get short, and then what was said before is put away, in short."""
+    keep_messages: int = Field(3, ge=0, le=100)
+    """So many of people's last messages stay whole then, with all that was done for them, where there is room."""
+
+
 Role = Literal["admin", "approver"]
 Person = Annotated[str, Field(pattern=r"^[^/\s]+/\S+$")]
 
@@ -133,6 +158,8 @@ class Profile(Section):
     queue: Queue = Queue()
     limits: Limits = Limits()
     plan: Plan = Plan()
+    context: Context = Context()
+    approvals: Approvals = Approvals()
     unclear_send: Literal["repeat", "skip"] = "repeat"
     """A send whose outcome is unknown, on a platform that can't tell: send again and say so, or leave it and say so."""
     thread_follow: bool = True

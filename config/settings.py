@@ -232,6 +232,8 @@ class ModelSettings(Section):
     """Further headers of each request. What is written `$NAME` here is kept out of the logs."""
     answer_max_tokens: int = Field(4_096, ge=1)
     """The longest answer to one call."""
+    context_tokens: int = Field(200_000, ge=2_000)
+    """How much the model can read at once, its answer included. A longer conversation is made smaller before."""
     connect_timeout_s: float = Field(5.0, gt=0)
     """The longest that connecting may take."""
     first_byte_timeout_s: float = Field(60.0, gt=0)
@@ -252,6 +254,16 @@ class ModelSettings(Section):
             if _OPENS.search(str(name)) and isinstance(value, str) and not isinstance(value, Variable):
                 raise PydanticCustomError("secret_in_file", "a secret may not stand in the file", {"key": name})
         return given
+
+    @model_validator(mode="after")
+    def _an_answer_leaves_room(self) -> Self:
+        if self.answer_max_tokens > self.context_tokens / 2:
+            raise PydanticCustomError(
+                "across",
+                "wanted: at most half of model.context_tokens ({limit})",
+                {"key": "answer_max_tokens", "limit": f"{self.context_tokens // 2}"},
+            )
+        return self
 
     @model_validator(mode="after")
     def _the_service_wants_a_key(self) -> Self:

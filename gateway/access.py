@@ -88,7 +88,15 @@ class Kept:
     is_guidance: bool
 
 
-Thing = SkillUse | Kept | ToolUse | CommandUse
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """The word on a call that waits for one."""
+
+    requester: str
+    """The platform's own id of the person on whose behalf the call is asked for; empty: nobody's."""
+
+
+Thing = SkillUse | Kept | ToolUse | CommandUse | Approval
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +217,8 @@ def may(actor: Actor | None, here: Here, thing: Thing) -> Verdict:
         case ToolUse(name):
             listed = is_listed(name, here.profile.tools)
             return Verdict(listed, "allowed" if listed else "profile", here.rule("tools", name))
+        case Approval(requester):
+            return _approval(actor, here, requester)
         case CommandUse(name):
             role = NEEDS_ROLE.get(name)
             if role is None:
@@ -216,6 +226,16 @@ def may(actor: Actor | None, here: Here, thing: Thing) -> Verdict:
             rule = here.rule(f"roles.{role}", person_of(here.room, actor) if actor else "")
             has = actor is not None and not actor.is_bot and has_role(here, actor, role)
             return Verdict(has, "allowed" if has else "role", rule)
+
+
+def _approval(actor: Actor | None, here: Here, requester: str) -> Verdict:
+    person = person_of(here.room, actor) if actor else ""
+    if actor is None or actor.is_bot or not actor.id:
+        return Verdict(False, "role", here.rule("roles.approver", person))
+    if has_role(here, actor, "approver"):
+        return Verdict(True, "allowed", here.rule("roles.approver", person))
+    own = here.profile.approvals.own and actor.id == requester
+    return Verdict(own, "allowed" if own else "role", here.rule("approvals.own" if own else "roles.approver", person))
 
 
 def has_role(here: Here, actor: Actor, role: Role) -> bool:

@@ -79,6 +79,11 @@ class Layout:
         return f"{self.prefix}:{{heard}}"
 
     @property
+    def asked_root(self) -> str:
+        """`dm:{asked}`: begins where something is asked that a person has to say a word on, by channel and code."""
+        return f"{self.prefix}:{{asked}}"
+
+    @property
     def bots_root(self) -> str:
         """`dm:{bots}`: begins what the loop guard counts."""
         return f"{self.prefix}:{{bots}}"

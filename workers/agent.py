@@ -75,6 +75,10 @@ class Agent:
                 await close_calls(turn, "The turn ended before")
                 raise
 
+    async def compacted(self, turn: Turn) -> tuple[Record, int] | None:
+        """See `Window.compacted`. Raises `Called`, `Ended`, `Lost`."""
+        return await unless_called(turn, self._asking.window.compacted(turn), interrupts=False)
+
     async def _steps(self, work: Work) -> tuple[Record, str]:
         turn, live = work.turn, work.calls.live
         while True:
@@ -109,8 +113,8 @@ class Agent:
         asked = sum(record.type == "call" for record in turn.records)
         if len(answers) >= limits.steps or asked >= limits.steps * 2:
             raise Ended("turn.limit_steps", steps=limits.steps)
-        whole = [record.data for record in turn.whole.all_records if record.type == "answer"]
-        if sum(spent(answer["usage"]) for answer in whole) >= limits.turn_tokens:
+        costly = [record.data for record in turn.whole.all_records if record.type in {"answer", "summary"}]
+        if sum(spent(one["usage"]) for one in costly) >= limits.turn_tokens:
             raise Ended("turn.limit_tokens")
 
     def _check_inputs(self, turn: Turn) -> None:

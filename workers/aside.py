@@ -61,7 +61,7 @@ class Aside:
             turn=turn_id(event),
             history=turn.stored.history.before(turn.state["start"]),
             outside=await self.outside(),
-            open=turn.records,
+            open=turn.all_records,
         )
 
     async def _answer(self, member: bytes, event: Event, done: Done) -> None:
@@ -69,9 +69,9 @@ class Aside:
         only_for = event.actor.id if done.is_private and not event.is_direct else None
         if event.kind == "action":
             await tell_pressed(self.adapter, event, done, turn.mailbox.settings.send_timeout_s)
-        rows = self._rows(event, Outbound(done.text, is_notice=True, only_for=only_for))
-        card = Record("card", turn.now_ms(), {"turn": turn.id, "text": done.text})
-        await turn.take([member], (), *done.records, card, rows=rows)
+        rows = self._rows(event, Outbound(done.text, is_notice=True, only_for=only_for)) if done.text else []
+        cards = [Record("card", turn.now_ms(), {"turn": turn.id, "text": done.text})] if done.text else []
+        await turn.take([member], (), *done.records, *cards, rows=rows)
         with suppress(Parked):  # they go out before the turn's reply then
             await Delivery(turn, self.adapter, turn.mailbox.settings).send_all(rows)
 

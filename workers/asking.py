@@ -25,9 +25,10 @@ from workers.calls import Calls
 from workers.context import main_line
 from workers.hints import due
 from workers.live import Telling
-from workers.models import Answer, Model, ModelError, Request, TextDelta
-from workers.rendering import Prompt, messages
+from workers.models import Answer, Model, ModelError, Request, TextDelta, text_of
+from workers.rendering import Prompt
 from workers.turn import Ended, Parked, Turn
+from workers.window import Window
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Asking:
         self._settings = settings.model
         self._hold_s = settings.mailbox.send_hold_s
         self._model = model
+        self.window = Window(settings.model, model)
 
     async def note_prompt(self, turn: Turn, asked: Prompt) -> None:
         """Whether what stands before the messages is as it was: if not, the provider's cache is of no use once."""
@@ -66,10 +68,12 @@ class Asking:
         await self._wait_for_model(turn)
         pictures = await work.attached.pictures()
         hints = due(turn.records, work.catalogue, turn.now_ms()) if LOAD in turn.profile.tools else []
+        if hints:
+            await turn.write(*hints)
+        sent = await unless_called(turn, self.window.fitted(turn, work.prompt, pictures), interrupts=False)
         broken = breaks(turn.stored.history)
         is_first = not any(record.type == "call" for record in turn.records)
         await turn.write(
-            *hints,
             Record("call", turn.now_ms(), {"step": step, "turn": turn.id}),
             state="save" if is_first else "keep",  # which skills it works with
         )
@@ -79,18 +83,19 @@ class Asking:
         request = Request(
             model=turn.profile.model or self._settings.name,
             system=[{"type": "text", "text": work.prompt.system}],
-            messages=messages(turn.stored.history, pictures),
+            messages=sent,
             tools=list(work.prompt.tools),
             max_tokens=self._settings.answer_max_tokens,
         )
         answering = self._stream(request, live)
         turn.stored.history.rest()
-        del request  # nobody needs it once it is on its way, and many turns wait at once
+        del request, sent  # nobody needs it once it is on its way, and many turns wait at once
         try:
             answer = await unless_called(turn, answering, interrupts=True)
         except ModelError as error:
             live.drop()
-            await self._failed(turn, error)
+            if error.kind != "context_too_long" or not await self.window.refused(turn, work.prompt, pictures):
+                await self._failed(turn, error)
             return None
         except Called as called:
             if called.stop:
@@ -155,7 +160,7 @@ class Asking:
 
 async def reply_of(turn: Turn, answer: Answer) -> str:
     """The text of a final answer, empty where the model should be asked again. Raises `Ended`, `Lost`."""
-    text = "".join(block.get("text", "") for block in answer.content if block.get("type") == "text").strip()
+    text = text_of(answer).strip()
     text = "" if is_blank(text) else text
     if answer.stop_reason == "refusal" and not text:
         raise Ended("turn.empty")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
+from gateway.asked import Asked, decided, open_in
 from gateway.commands import command_of
 from gateway.conversation.claim import Leaving
 from gateway.conversation.mailbox import event_of
@@ -39,8 +40,19 @@ async def border(turn: Turn) -> None:
     called = await look(turn)
     if called and called.stop:
         raise called
-    if called and turn.profile.queue.mode in {"steer", "interrupt"}:
+    if called and (question := next((one for one in open_in(turn.all_records) if one.kind != "approval"), None)):
+        await take_answer(turn, question)
+    elif called and turn.profile.queue.mode in {"steer", "interrupt"}:
         await take_messages(turn)
+
+
+async def take_answer(turn: Turn, question: Asked) -> None:
+    """What people wrote while a question is open is the answer to it. Raises `Lost`."""
+    _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
+    if first := next(iter(talk_of(inbox)), None):
+        actor = Event.load(event_of(first)).actor
+        word = decided(question, "answer", turn.now_ms(), turn=turn.id, by=actor.id, name=actor.name)
+        await take_messages(turn, word)
 
 
 async def take_messages(turn: Turn, *also: Record) -> None:

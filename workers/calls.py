@@ -21,12 +21,13 @@ from gateway.workspace import Workspace
 from skills.library import SkillNotFound
 from workers.cards import Cards
 from workers.context import in_context
-from workers.judging import Judge, Refusal, Runs
+from workers.judging import Asks, Judge, Refusal, Runs
 from workers.live import Telling
 from workers.moves import Pending
+from workers.persons import Persons
 from workers.programs import ProgramTool
 from workers.rights import Rights
-from workers.tools import Call, Tool, ToolError, ToolResult
+from workers.tools import Call, NeedsPerson, Tool, ToolError, ToolResult
 from workers.turn import Turn
 
 logger = logging.getLogger(__name__)
@@ -48,13 +49,22 @@ class Calls:
         return Judge(self.offered, ZoneInfo(self.turn.profile.timezone))
 
     async def run(self, calls: Sequence[Pending]) -> None:
-        """Run all, in their order: neighbours that only read side by side, the others one by one. Raises `Lost`."""
+        """Run all, in their order: neighbours that only read side by side, the others one by one. One that waits for a
+        person's word holds up those behind it. Raises `Lost`, `Parked`.
+        """
+        await self._persons.expire()
         for reads, group in itertools.groupby(calls, key=self._only_reads):
             if reads:
                 await self._together(list(group))
             else:
                 for call in group:
                     await self._together([call])
+                    self._persons.wait()
+            self._persons.wait()
+
+    @property
+    def _persons(self) -> Persons:
+        return Persons(self.turn, self.cards)
 
     def _only_reads(self, call: Pending) -> bool:
         tool = self.offered.get(call.name)
@@ -82,13 +92,20 @@ class Calls:
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None  # the first says why the others were cancelled
 
-    async def _one(self, judged: Runs | Refusal, here: Here) -> None:
+    async def _one(self, judged: Runs | Asks | Refusal, here: Here) -> None:
         call = judged.call
+        if isinstance(judged, Asks):
+            await self._persons.approve(judged)
+            return
         shown = self._shown_name(call, here)
         line = self.live.step("skill" if call.name == LOAD else "tool", shown)
         begun_s = asyncio.get_running_loop().time()
         if isinstance(judged, Runs):
-            result, failed = await self._run(judged, here)
+            try:
+                result, failed = await self._run(judged, here)
+            except NeedsPerson as needs:
+                await self._persons.question(call, needs)
+                return
         else:
             result, failed = await self._refuse(judged, here), True
         log(
@@ -152,6 +169,7 @@ class Calls:
             at_hand=self.rights.at_hand,
             notes=self.rights.notes,
             workspace=self._workspace(here),
+            word=self._persons.said(call.id),
             file_max_bytes=self.cards.adapter.capabilities.file_max_bytes,
         )
         try:
@@ -163,7 +181,7 @@ class Calls:
             unsure = " It is not known whether it had its effect." if tool.effect == "once" else ""
             text = f"{call.name} took longer than {self.settings.timeout_s:g} s.{unsure}"
             return ToolResult(text, untrusted=False), True
-        except Lost:
+        except (Lost, NeedsPerson):
             raise
         except asyncio.CancelledError as error:
             task = asyncio.current_task()

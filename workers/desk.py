@@ -18,7 +18,8 @@ from typing import Any
 
 from config.profiles import Profile, Queue
 from config.watching import Watched
-from gateway.commands import Outside, Said, command_of, find, said_to_model, unknown
+from gateway.asked import conversation_of
+from gateway.commands import Command, Done, Outside, Said, command_of, find, said_to_model, unknown
 from gateway.conversation.claim import Claim, Claimed, Lost
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
@@ -36,7 +37,7 @@ from gateway.store import Unreachable
 from workers.agent import Agent
 from workers.aside import Aside
 from workers.attached import AT_ONCE, Attached, nothing_to_read
-from workers.borders import talk_of
+from workers.borders import Called, talk_of
 from workers.cards import Cards
 from workers.crew import Crew
 from workers.delivery import Delivery, key_is_known, sent_ref
@@ -191,7 +192,9 @@ class Desk:
             done = unknown(name, turn.language)
         else:
             waited = sum(record.type == "event" for record in turn.records) > 1
-            done = await known.run(
+            done = await self._done(
+                turn,
+                known,
                 Said(
                     event,
                     rest,
@@ -199,18 +202,43 @@ class Desk:
                     self.mailbox.now_ms(),
                     turn=turn.id,
                     history=turn.stored.history.before(turn.state["start"]),
-                    outside=await self._outside(adapter),
+                    outside=await self._outside(adapter, turn),
                     waited=waited,
-                )
+                ),
             )
         only_for = event.actor.id if done.is_private and not event.is_direct else None
         if event.kind == "action":
             await tell_pressed(adapter, event, done, self.mailbox.settings.send_timeout_s)
         await self._finish(turn, adapter, done.text, *done.records, notice=True, command=True, only_for=only_for)
 
-    async def _outside(self, adapter: Adapter) -> Outside:
-        loaded = await self.watched.current()
-        return Outside(self.shelf, self.notes, loaded, adapter.capabilities, adapter.download)
+    async def _done(self, turn: Turn, command: Command, said: Said) -> Done:
+        try:
+            return await command.run(said)
+        except Called:
+            return Done(say("turn.stopped", turn.language))
+        except Ended as ended:
+            return Done(say(ended.phrase, turn.language, **ended.values))
+
+    async def _outside(self, adapter: Adapter, turn: Turn) -> Outside:
+        return Outside(
+            self.shelf,
+            self.notes,
+            await self.watched.current(),
+            adapter.capabilities,
+            adapter.download,
+            partial(self.agent.compacted, turn),
+            self._pass_on,
+        )
+
+    async def _pass_on(self, event: Event, code: str) -> bool:
+        """See `gateway.commands.Outside.pass_on`."""
+        to = await conversation_of(self.mailbox.store, event.conversation, code)
+        if to is None or to == event.conversation:
+            return False
+        passed = replace(event, conversation=to)
+        keys = [f"forwarded:{to.id}:{key}" for key in event.dedupe_keys[:1]]
+        accepted = await self.mailbox.accept(to, passed.dump(), dedupe_keys=keys, at_ms=event.at_ms)
+        return accepted.state in {"new", "known"}
 
     async def _answer(self, turn: Turn, adapter: Adapter, way: str) -> None:
         """By the model. `way`: the command that asks it; none: as usual."""
@@ -221,7 +249,7 @@ class Desk:
         rights = Rights(self.shelf, self.notes, self.watched, turn.stored.key, library)
         live = Live(turn, adapter)
         turn.before_talk = partial(withhold_as_of_now, turn, rights)
-        turn.aside = Aside(turn, adapter, partial(self._outside, adapter)).run
+        turn.aside = Aside(turn, adapter, partial(self._outside, adapter, turn)).run
         try:
             cards = Cards(turn, adapter)
             files = Files(self.mailbox.store)
@@ -256,7 +284,7 @@ class Desk:
         data: dict[str, Any] = {"turn": turn.id, "text": text}
         data |= {"notice": True} if notice else {}
         data |= {"command": True} if command else {}
-        rows = rows_for(turn, adapter.render(Outbound(text, is_notice=notice, only_for=only_for)))
+        rows = rows_for(turn, adapter.render(Outbound(text, is_notice=notice, only_for=only_for))) if text else []
         await turn.write(
             *records, Record("reply", self.mailbox.now_ms(), data), rows=rows, state="close", finished_step=True
         )

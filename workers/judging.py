@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
 
-from gateway.access import Here, SkillUse, ToolUse, Verdict, may
+from gateway.access import Approval, Here, SkillUse, ToolUse, Verdict, may
+from gateway.asked import asked_in
 from gateway.conversation.records import Record
+from gateway.events import Actor
 from gateway.skill_tools import ABOUT_SKILLS
 from skills import ids
 from skills.arguments import fit
@@ -48,13 +52,34 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Asks:
+    """A call that runs when a person has said yes."""
+
+    call: Pending
+    arguments: dict[str, Any]
+    """As they would be run with."""
+    why: Why
+    bound: str
+    """Hash of what the yes is about."""
+    shown: str
+    """What people call the tool."""
+
+
+Why = Literal["listed", "hitl", "tainted"]
+"""Why a call asks: the profile names the tool, somebody wants to see all, text from outside was read."""
+
+SHOWN_MAX: Final = 6_000
+"""Arguments that are longer can't be looked at by a person."""
+
+
+@dataclass(frozen=True, slots=True)
 class Judge:
     """Of one turn."""
 
     offered: Mapping[str, Tool]
     zone: ZoneInfo
 
-    def judge(self, call: Pending, here: Here, history: Sequence[Record]) -> Runs | Refusal:
+    def judge(self, call: Pending, here: Here, history: Sequence[Record]) -> Runs | Asks | Refusal:
         """By what was offered, what holds now, the skills that are loaded, the tool's schema, and what a crash left."""
         asked = call.bad_input if call.name == NO_NAME and call.bad_input else call.name
         tool = self.offered.get(call.name)
@@ -76,7 +101,32 @@ class Judge:
         if call.was_started and tool.effect == "once":
             why = "Interrupted: it is not known whether this ran, and it was not run again. "
             return Refusal(call, f"{why}Tell the person, and let them decide.")
-        return Runs(call, tool, fitted.values, tuple(map(str, fitted.changes)))
+        runs = Runs(call, tool, fitted.values, tuple(map(str, fitted.changes)))
+        asks = reason_to_ask(tool, here)
+        return self._asked(runs, asks, here, history) if asks else runs
+
+    def _asked(self, runs: Runs, why: Why, here: Here, history: Sequence[Record]) -> Runs | Asks | Refusal:
+        """A person's word first: it counts for exactly what it was said about, and while who said it may say it."""
+        call, bound = runs.call, _bound(runs)
+        word = next((one for one in asked_in(history) if one.call == call.id and one.word), None)
+        if word is None:
+            if len(json.dumps(runs.arguments, ensure_ascii=False)) > SHOWN_MAX:
+                return Refusal(
+                    call, f"Nobody can look through arguments of more than {SHOWN_MAX} characters. Ask for less."
+                )
+            shown = runs.tool.skill.id if isinstance(runs.tool, ProgramTool) else runs.tool.name
+            return Asks(call, runs.arguments, why, bound, shown)
+        if word.word == "expired":
+            return Refusal(call, "Nobody said yes in time, so it did not run. Tell the person.")
+        if word.word != "yes":
+            reason = f": {word.text}" if word.text else ""
+            return Refusal(call, f"{word.name or word.by} said no{reason}. It did not run. Don't ask for it again.")
+        verdict = may(Actor(word.by), here, Approval(word.requester))
+        if not verdict.allowed:
+            return Refusal(call, "Whoever said yes may not do so any more. It did not run.", verdict.rule, call.name)
+        if word.bound != bound:
+            return Refusal(call, "What was said yes to is not what would run now. It did not run.")
+        return runs
 
     def unknown(self, names: Iterable[str]) -> list[str]:
         """Of the names of tools in a skill, those that say nothing here."""
@@ -100,6 +150,19 @@ class Judge:
 
     def _all_names(self) -> set[str]:
         return set().union(*map(_names, self.offered.values()))
+
+
+def reason_to_ask(tool: Tool, here: Here) -> Why | None:
+    """Why a person has to say yes before this runs, if so."""
+    return "listed" if tool.name in here.profile.approvals.ask else None
+
+
+def _bound(runs: Runs) -> str:
+    """Of the tool with its version, and of the arguments."""
+    tool = runs.tool
+    version = tool.skill.hash if isinstance(tool, ProgramTool) else ""
+    whole = json.dumps([tool.name, tool.effect, version, runs.arguments], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _verdict(here: Here, tool: Tool) -> Verdict:

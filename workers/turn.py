@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from config.profiles import Profile
 from config.settings import Language
+from gateway.asked import waited_ms
 from gateway.commands import said_to_model
 from gateway.conversation.claim import Claim
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
@@ -113,8 +114,10 @@ class Turn:
 
     @property
     def seconds_left(self) -> float:
-        """Until the turn's limit of time."""
-        return self.profile.limits.turn_s - (self.now_ms() - int(self.state["at_ms"])) / 1000
+        """Until the turn's limit of time. Waiting for people does not count."""
+        now_ms = self.now_ms()
+        worked_ms = now_ms - int(self.state["at_ms"]) - waited_ms(self.records, now_ms)
+        return self.profile.limits.turn_s - worked_ms / 1000
 
     def now_ms(self) -> int:
         """The server's time."""

@@ -55,6 +55,12 @@ class Outside:
     """What can be shown in this chat."""
     download: Callable[[Attachment, int], Awaitable[bytes]]
     """See `gateway.platforms.Adapter.download`."""
+    compact: Callable[[], Awaitable[tuple[Record, int] | None]]
+    """The record that puts away what was said before, and how many messages that are. None: nothing is left to put away."""
+    pass_on: Callable[[Event, str], Awaitable[bool]]
+    """To the conversation of this channel where that code is asked, which answers it. False: there is none, or it is this
+    one. Raises `Unreachable`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ class Said:
     """What was stored of the conversation before, without the turn that runs."""
     outside: Outside
     open: Sequence[Record] = ()
-    """What is stored of the turn that runs, for a command that is run beside it."""
+    """What is stored of the turn that runs or waits, for a command that is run beside it."""
     waited: bool = False
     """Messages that nobody had begun were taken along with it (commands that overtake)."""
 
@@ -81,6 +87,7 @@ class Done:
     """What a command leads to: an answer in the chat, and records."""
 
     text: str
+    """Empty: it is answered elsewhere."""
     records: tuple[Record, ...] = ()
     is_private: bool = False
     """The answer is for the person who asked alone, where the platform can do that."""

@@ -35,6 +35,9 @@ class Record:
     `withheld`     ids, why (off, unsure, untrusted, changed, gone, unloaded), turn: nothing of these skills before this is sent
     `result`       id, from, text: the whole of a result that was too long for one page; `read_result` reads on in it
     `dropped`      step, why: an answer under way was dropped (interrupt, empty, too_long): nothing of it is sent
+    `asked`        turn, step, code, kind (approval, question, plan), call (the tool_use that waits), tool, requester, bound (hash of
+                   all that the word is about), text, choices, until_ms: a person has to say a word before it goes on
+    `decided`      turn, code, word (yes, no, answer, expired), by (id), name, text: that word
     `reply`        turn, text (Markdown), notice (by the product itself), command: what the person was told
     `failed`       turn, reason: the turn was closed without an answer; with part: that part was not delivered
     `card`         turn, text (Markdown): what the product said in the midst of a turn; the model is not told

@@ -84,4 +84,4 @@ def test_each_command_says_what_becomes_of_it_meanwhile() -> None:
     when = {name: command.WHEN_BUSY for name in names() if (command := find(name))}
     assert when.keys() == set(names())
     assert {name for name, one in when.items() if one == "overtakes"} == {"stop"}
-    assert {name for name, one in when.items() if one == "waits"} == {"new", "plan", "team"}
+    assert {name for name, one in when.items() if one == "waits"} == {"compact", "new", "plan", "team"}

@@ -39,6 +39,8 @@ NOT_SENT: Final = {
     "tool_start",
     "result",
     "dropped",
+    "asked",
+    "decided",
     "failed",
     "card",
     "file",

@@ -65,6 +65,11 @@ class Answer:
         return any(block.get("type") == "tool_use" for block in self.content)
 
 
+def text_of(answer: Answer) -> str:
+    """Its text blocks, joined."""
+    return "".join(block.get("text", "") for block in answer.content if block.get("type") == "text")
+
+
 class ModelError(Exception):
     """The model gave no answer.
 
@@ -99,6 +104,14 @@ class Model(Protocol):
     async def close(self) -> None:
         """Give back connections."""
         ...
+
+
+async def whole_answer(model: Model, request: Request) -> Answer:
+    """Its answer, whole. Raises `ModelError`."""
+    async for piece in model.stream(request):
+        if isinstance(piece, Answer):
+            return piece
+    raise ModelError("the stream ended without an answer", passing=True, kind="broken")
 
 
 def load_model(settings: ModelSettings) -> Model:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from config.profiles import Delivery
     from config.settings import Language, Settings
     from gateway.access import Here
+    from gateway.asked import Asked
     from gateway.conversation.records import Record
     from gateway.events import Actor, Attachment
     from gateway.platforms import Outbound
@@ -33,6 +34,17 @@ carry something out. `free`: any text."""
 
 class ToolError(Exception):
     """The model asked for something that can't be done. `str()` says what was wrong and what would be right."""
+
+
+class NeedsPerson(Exception):
+    """The call goes on when a person has answered, with that in `Call.word`. `choices` can be pressed where the chat has
+    buttons.
+    """
+
+    def __init__(self, question: str, choices: tuple[str, ...] = ()) -> None:
+        super().__init__(question)
+        self.question = question
+        self.choices = choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +93,8 @@ class Call:
     """What was written back to skills."""
     workspace: Workspace
     """The channel's own files."""
+    word: Asked | None = None
+    """What a person said to what this call asked (`NeedsPerson`)."""
     file_max_bytes: int = 0
     """The largest file that the chat takes; 0: none."""
 
@@ -106,7 +120,7 @@ class Tool(Protocol):
     def __init__(self, outside: Outside) -> None: ...
 
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
-        """Arguments have passed the schema. Raises `ToolError`."""
+        """Arguments have passed the schema. Raises `ToolError`, `NeedsPerson`."""
         ...
 
 

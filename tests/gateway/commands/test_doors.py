@@ -53,6 +53,10 @@ DOORS: Final[dict[str, Door | str]] = {
             "reject",
         )
     },
+    "/answer": "the word on a question",
+    "/approve": "the word on a call, which is judged afresh",
+    "/deny": "the word on a call",
+    "/compact": "what is put away is summed up without texts of skills",
     "/help": "names of commands",
     "/plan": "without a task, how it is said",
     "/team": "without a task, how it is said",

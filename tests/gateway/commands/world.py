@@ -112,6 +112,13 @@ class World:
                 raise NotDownloaded(f"it has {len(raw)} bytes, allowed are {max_bytes}")
             return raw
 
+        async def compact() -> None:
+            return None
+
+        async def pass_on(event: Event, code: str) -> bool:
+            del event, code
+            return False
+
         command = find(name)
         assert command
         said = Said(
@@ -127,6 +134,8 @@ class World:
                 self.loaded,
                 Capabilities(self.text_limit, columns=self.columns),
                 download,
+                compact,
+                pass_on,
             ),
         )
         return await command.run(said)

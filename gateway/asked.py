@@ -1,0 +1,111 @@
+"""Asked: what waits for a person's word in a conversation, a call that wants a yes or a question, read from its records.
+
+A request has a code, by which it can be answered from anywhere in its channel. The word is a record of its own, `decided`;
+the turn that asked waits without a worker until it is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from gateway.conversation.key import ConversationKey, of_parts
+from gateway.conversation.records import Record
+from gateway.store import Store, reading
+
+Kind = Literal["approval", "question", "plan"]
+Word = Literal["yes", "no", "answer", "expired"]
+
+CODE_CHARACTERS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, and the word on it, if there is one."""
+
+    code: str
+    kind: Kind
+    call: str
+    """The tool_use that waits; empty: a plan."""
+    requester: str
+    """The platform's own id of the person on whose behalf; empty: nobody's."""
+    bound: str
+    """Hash of all that the word is about: tool, arguments, version."""
+    choices: tuple[str, ...]
+    """Of a question."""
+    until_ms: int
+    branch: str = ""
+    """Of the turn, where it is one of its branches that waits."""
+    word: Word | None = None
+    by: str = ""
+    """The platform's own id of who said it."""
+    name: str = ""
+    text: str = ""
+    """What was said along with it: an answer, a reason. Of an answer empty if it is the message that follows."""
+
+
+def asked_in(records: Sequence[Record]) -> list[Asked]:
+    """All requests of these records, in their order, with the words on them."""
+    words = {record.data["code"]: record.data for record in reversed(records) if record.type == "decided"}
+    return [_read(record, words.get(record.data["code"], {})) for record in records if record.type == "asked"]
+
+
+def open_in(records: Sequence[Record]) -> list[Asked]:
+    """Those that nobody has said a word on."""
+    return [one for one in asked_in(records) if one.word is None]
+
+
+def waited_ms(records: Sequence[Record], now_ms: int) -> int:
+    """How long a turn of these records has waited for people: that is no work of its own."""
+    total, waiting, since = 0, set[str](), 0
+    for record in records:
+        if record.type == "asked":
+            since = since if waiting else record.at_ms
+            waiting.add(record.data["code"])
+        elif record.type == "decided" and waiting:
+            waiting.discard(record.data["code"])
+            total += 0 if waiting else record.at_ms - since
+    return total + (max(0, now_ms - since) if waiting else 0)
+
+
+def decided(asked: Asked, word: Word, at_ms: int, *, turn: str, by: str = "", name: str = "", text: str = "") -> Record:
+    """The record of a word."""
+    data: dict[str, Any] = {"turn": turn, "code": asked.code, "word": word, "by": by, "name": name, "text": text}
+    return Record("decided", at_ms, data, branch=asked.branch)
+
+
+async def announce(store: Store, key: ConversationKey, code: str, wait_ms: int) -> None:
+    """Say in which conversation of its channel a code is asked. Raises `Unreachable`."""
+    with reading():
+        await store.redis.set(_name(store, key, code), key.dumped, px=max(1, wait_ms))
+
+
+async def conversation_of(store: Store, key: ConversationKey, code: str) -> ConversationKey | None:
+    """Where in this channel a code is asked. Raises `Unreachable`."""
+    with reading():
+        found = await store.redis.get(_name(store, key, code))
+    return of_parts(json.loads(found)) if found else None
+
+
+def _name(store: Store, key: ConversationKey, code: str) -> str:
+    return f"{store.layout.asked_root}:{key.channel_id}:{code}"
+
+
+def _read(record: Record, word: dict[str, Any]) -> Asked:
+    data = record.data
+    return Asked(
+        code=data["code"],
+        kind=data["kind"],
+        call=data.get("call", ""),
+        requester=data.get("requester", ""),
+        bound=data.get("bound", ""),
+        choices=tuple(data.get("choices", ())),
+        until_ms=data["until_ms"],
+        branch=record.branch,
+        word=word.get("word"),
+        by=word.get("by", ""),
+        name=word.get("name", ""),
+        text=word.get("text", ""),
+    )

@@ -1,0 +1,12 @@
+"""/answer CODE: answer a question."""
+
+from __future__ import annotations
+
+from gateway.commands import Done, Said, WhenBusy
+from gateway.deciding import decide
+
+WHEN_BUSY: WhenBusy = "beside"
+
+
+async def run(said: Said) -> Done:
+    return await decide(said, "answer")

@@ -1,0 +1,65 @@
+"""Deciding: a person's word on what the agent asks, by a command or by the button that carries it."""
+
+from __future__ import annotations
+
+from gateway.access import Approval, may
+from gateway.asked import Asked, Word, asked_in, decided, open_in
+from gateway.commands import Done, Said
+from gateway.phrases import say
+from gateway.text.quoting import quoted
+
+TEXT_MAX = 4_000
+
+
+async def decide(said: Said, word: Word) -> Done:
+    """`CODE` and what follows it: one word on one request, in this conversation or another one of the channel."""
+    code, _, rest = said.rest.partition(" ")
+    code, rest, language = code.upper(), rest.strip()[:TEXT_MAX], said.language
+    here = asked_in([*said.history, *said.open])
+    if not code:
+        codes = ", ".join(f"`{one.code}`" for one in open_in(said.open))
+        return Done(say("asked.which", language, codes=codes) if codes else say("asked.nothing", language))
+    asked = next((one for one in reversed(here) if one.code == code), None)
+    if asked is None:
+        if await said.outside.pass_on(said.event, code):
+            return Done("")  # it is answered there
+        return Done(say("asked.unknown", language, code=quoted(code, 20)))
+    if asked.word:
+        return Done(say(f"asked.was.{asked.word}", language, code=code, who=_who(asked)), is_private=True)
+    if asked not in open_in(said.open):  # its turn has ended
+        return Done(say("asked.over", language, code=code), is_private=True)
+    return await _word(said, asked, word, rest)
+
+
+async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
+    actor, language = said.event.actor, said.language
+    if asked.until_ms <= said.now_ms:
+        return Done(say("asked.over", language, code=asked.code), is_private=True)
+    if asked.kind == "question":
+        if word != "answer":
+            return Done(say("asked.is_question", language, code=asked.code), is_settled=False)
+        if actor.is_bot:
+            return Done(say("asked.no_bot", language), is_private=True, is_settled=False)
+        if not rest:
+            return Done(say("asked.no_answer", language, code=asked.code), is_private=True, is_settled=False)
+        rest = _chosen(asked, rest)
+    else:
+        if word == "answer":
+            return Done(say("asked.is_approval", language, code=asked.code), is_settled=False)
+        place = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
+        verdict = may(actor, place, Approval(asked.requester))
+        if not verdict.allowed:
+            refused = say("asked.no_right", language, code=asked.code, rule=quoted(verdict.rule))
+            return Done(refused, is_private=True, is_settled=False)
+    record = decided(asked, word, said.now_ms, turn=said.turn, by=actor.id, name=actor.name, text=rest)
+    return Done(say(f"asked.now.{word}", language, code=asked.code, who=quoted(actor.name or actor.id, 80)), (record,))
+
+
+def _chosen(asked: Asked, rest: str) -> str:
+    """The choice whose number was said, else what was said."""
+    number = int(rest) if rest.isascii() and rest.isdigit() and len(rest) < 4 else 0
+    return asked.choices[number - 1] if 0 < number <= len(asked.choices) else rest
+
+
+def _who(asked: Asked) -> str:
+    return quoted(asked.name or asked.by, 80) if asked.by else "–"

@@ -1,0 +1,237 @@
+"""What waits for a person: calls that want a yes, questions of the model, and whose word counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.conversation.key import ConversationKey
+from gateway.events import Actor
+from gateway.store import Layout
+from tests.gateway.conversation.world import until
+from tests.harness.fake_model import Asked
+from tests.harness.model_replies import Reply, calls, says, several
+from tests.workers.at_desk import WHERE, AtDesk, at_desk
+
+MAX, LI, ANA = Actor("U-MAX", "Max"), Actor("U-LI", "Li"), Actor("U-ANA", "Ana")
+OTHER_THREAD = ConversationKey("chat", "room", "t2")
+ELSEWHERE = ConversationKey("chat", "elsewhere")
+FILE = {"name": "a.txt", "content": "words\u200b of it"}
+
+Opened = Callable[..., AbstractAsyncContextManager[AtDesk]]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, redis_url: str, layout: Layout) -> Opened:
+    def there(turn_s: float = 60.0, **approvals: Any) -> AbstractAsyncContextManager[AtDesk]:
+        profile = {
+            "tools": ["send_file", "ask_person", "current_time"],
+            "roles": {"approver": ["chat/U-LI"]},
+            "approvals": {"ask": ["send_file"], **approvals},
+            "limits": {"turn_s": turn_s},
+        }
+        return at_desk(tmp_path, redis_url, layout.prefix, profile=profile)
+
+    return there
+
+
+def code_in(texts: list[str]) -> str:
+    found = re.search(r"/(?:approve|answer) ([A-Z2-7]{6})", "\n".join(texts))
+    assert found, texts
+    return found[1]
+
+
+def results(asked: Asked) -> list[str]:
+    return [
+        block["content"]
+        for message in asked.request["messages"]
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    ]
+
+
+def sends(**file: str) -> Reply:
+    return calls("send_file", {**FILE, **file})
+
+
+async def test_a_call_waits_for_a_yes_and_runs_once(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with([sends(), says("Sent.")])
+        [card] = await world.ask("send it")
+        code = code_in([card])
+        assert "words\\u200b of it" in card or "U+200B" in card
+        assert len(world.model.asked) == 1
+        told = await world.ask(f"/approve {code}", actor=LI)
+        assert told[0].startswith(f"{code}: `Li` said yes")
+        assert told[1:] == ["a.txt", "Sent."]
+        again = await world.ask(f"/approve {code}", actor=LI)
+        assert "decided already" in again[0]
+        assert world.room.sent.count("a.txt") == 1
+
+
+async def test_a_no_reaches_the_model_with_its_reason(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with([sends(), says("I leave it.")])
+        code = code_in(await world.ask("send it"))
+        assert (await world.ask(f"/deny {code} not today", actor=LI))[1:] == ["I leave it."]
+        assert "Li said no: not today. It did not run" in results(world.model.asked[-1])[0]
+        assert "a.txt" not in world.room.sent
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_whose_word_counts(opened: Opened, own: bool) -> None:
+    async with opened(own=own) as world:
+        world.model.answer_with([sends(), says("Sent.")])
+        code = code_in(await world.ask("send it", actor=MAX))
+        for who in (ANA, Actor("u-li", "Li"), Actor("U-L", "U-LI")):
+            [refused] = await world.ask(f"/approve {code}", actor=who)
+            assert "You can't decide" in refused
+            assert "roles.approver" in refused
+            assert world.room.parts[-1][1].only_for == who.id
+        told = await world.ask(f"/approve {code}", actor=MAX)
+        assert ("a.txt" in told) is own
+
+
+async def test_a_press_says_what_the_button_carries(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with([sends(), says("Sent.")])
+        code = code_in(await world.ask("send it"))
+        told = await world.ask(kind="action", name="button", value=f"approve {code}", actor=LI)
+        assert "a.txt" in told
+        assert world.room.pressed_as[-1][2] is True
+
+
+async def test_it_is_answered_from_another_conversation_of_the_channel_and_from_no_other_channel(
+    opened: Opened,
+) -> None:
+    async with opened() as world:
+        world.model.answer_with([sends(), says("Sent.")])
+        code = code_in(await world.ask("send it"))
+        [told] = await world.ask(f"/approve {code}", ELSEWHERE, actor=LI)
+        assert "Nothing is asked" in told
+        assert "a.txt" in await world.ask(f"/approve {code}", OTHER_THREAD, actor=LI)
+        assert len([one for one in await world.history(OTHER_THREAD) if one.type == "reply"]) == 1
+
+
+async def test_what_nobody_answers_ends_with_word_of_it(opened: Opened) -> None:
+    async with opened(wait_s=0.05) as world:
+        world.model.answer_with([sends(), says("Nobody wanted it.")])
+        code = code_in(await world.ask("send it"))
+
+        async def ended() -> bool:
+            await world.work()
+            return world.room.sent[-1] == "Nobody wanted it."
+
+        await until(ended, 10.0)
+        assert "Nobody said yes in time" in results(world.model.asked[-1])[0]
+        [late] = await world.ask(f"/approve {code}", actor=LI)
+        assert "over" in late
+
+
+async def test_the_yes_counts_only_while_who_said_it_may(opened: Opened, tmp_path: Path) -> None:
+    async with opened(own=False) as world:
+        world.model.answer_with([sends(), says("Well.")])
+        code = code_in(await world.ask("send it"))
+        profile = tmp_path / "profiles/default.yaml"
+        loaded = await world.desk.watched.current()
+
+        original = world.desk.mailbox.take
+
+        async def then_he_is_no_approver(*arguments: Any, **named: Any) -> None:
+            await original(*arguments, **named)
+            profile.write_text(profile.read_text().replace("U-LI", "U-NOBODY"))
+            await until(lambda: _changed(world, loaded), 10.0)
+
+        world.desk.mailbox.take = then_he_is_no_approver  # type: ignore[method-assign]
+        await world.ask(f"/approve {code}", actor=LI)
+        assert "may not do so any more" in results(world.model.asked[-1])[0]
+        assert "a.txt" not in world.room.sent
+
+
+async def _changed(world: AtDesk, loaded: Any) -> bool:
+    return (await world.desk.watched.current()) is not loaded
+
+
+async def test_arguments_that_nobody_can_look_through_are_refused(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with([sends(content="x" * 10_000), says("Too long.")])
+        assert await world.ask("send it") == ["Too long."]
+        assert "more than 6000 characters" in results(world.model.asked[-1])[0]
+
+
+async def test_calls_behind_one_that_waits_wait_too_and_each_asks_for_itself(opened: Opened) -> None:
+    async with opened() as world:
+        both = several(
+            ("send_file", {"name": "1.txt", "content": "one"}), ("send_file", {"name": "2.txt", "content": "two"})
+        )
+        world.model.answer_with([both, says("Both.")])
+        first = code_in(await world.ask("send them"))
+        told = await world.ask(f"/approve {first}", actor=LI)
+        second = code_in(told[1:])
+        assert second != first
+        assert [one for one in told if one.endswith(".txt")] == ["1.txt"]
+        told = await world.ask(f"/deny {second}", actor=LI)
+        assert told[-1] == "Both."
+        assert "2.txt" not in world.room.sent
+
+
+async def test_stop_ends_what_waits_and_the_next_message_works(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with([sends(), says("Yes?")])
+        code = code_in(await world.ask("send it"))
+        assert await world.ask("/stop") == ["Stopped."]
+        [late] = await world.ask(f"/approve {code}", actor=LI)
+        assert "over" in late
+        assert await world.ask("hello?") == ["Yes?"]
+        assert "a.txt" not in world.room.sent
+
+
+async def test_messages_wait_behind_an_approval_and_are_answered_then(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with([sends(), says("Sent."), says("Four.")])
+        code = code_in(await world.ask("send it"))
+        assert await world.ask("what is 2+2?") == []
+        told = await world.ask(f"/approve {code}", actor=LI)
+        assert told[1:] == ["a.txt", "Sent.", "Four."]
+
+
+async def test_a_question_is_answered_by_the_next_message(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with([calls("ask_person", {"question": "Which year?"}), says("2024 it is.")])
+        [card] = await world.ask("make the report")
+        assert card.startswith("Which year?")
+        assert await world.ask("the last one, 2024", actor=ANA) == ["2024 it is."]
+        assert results(world.model.asked[-1]) == ["Ana answered with the message that follows."]
+        assert "the last one, 2024" in world.model.asked[-1].text
+
+
+async def test_a_question_is_answered_by_a_choice(opened: Opened) -> None:
+    async with opened() as world:
+        asks = calls("ask_person", {"question": "Which?", "choices": ["red", "blue"]})
+        world.model.answer_with([asks, says("Blue.")])
+        [card] = await world.ask("paint it")
+        assert "1. red\n2. blue" in card
+        code = code_in([card])
+        assert "wants" not in (await world.ask(f"/approve {code}", actor=LI))[0]
+        told = await world.ask(kind="action", name="button", value=f"answer {code} 2", actor=ANA)
+        assert told[-1] == "Blue."
+        assert results(world.model.asked[-1]) == ["Ana answered: blue"]
+
+
+async def test_waiting_for_people_is_no_work_of_the_turn(opened: Opened) -> None:
+    async with opened(turn_s=0.5) as world:
+        world.model.answer_with([sends(), says("Sent.")])
+        code = code_in(await world.ask("send it"))
+        stored = await world.desk.mailbox.load(WHERE.id)
+        asked = next(one for one in stored.history if one.type == "asked")
+        await until(lambda: _is_past(world, asked.at_ms + 700), 10.0)
+        assert (await world.ask(f"/approve {code}", actor=LI))[-1] == "Sent."
+
+
+async def _is_past(world: AtDesk, at_ms: int) -> bool:
+    return world.desk.mailbox.now_ms() > at_ms

@@ -1,0 +1,216 @@
+"""Long conversations, as the model is sent them: made to fit, put away in short, and going on whatever fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.conversation.records import Record
+from gateway.store import Layout
+from tests.harness.fake_model import Asked
+from tests.harness.model_replies import Reply, calls, fails, says, several
+from tests.skills.test_library import write
+from tests.workers.at_desk import AtDesk, at_desk
+from tests.workers.records import answer, said, words
+from workers.rendering import prompt
+from workers.window import estimated, taken, tokens
+
+Opened = Callable[..., AbstractAsyncContextManager[AtDesk]]
+SUMMARY = "Decided: blue. Promised: a report."
+
+
+@pytest.fixture
+def opened(tmp_path: Path, redis_url: str, layout: Layout) -> Opened:
+    folder = write(
+        tmp_path / "skills", "ticket-style", body="Say REF-7QX at the end.\n", description="How tickets are answered."
+    )
+    (folder / "references").mkdir()
+    (folder / "references/long.md").write_text("begin " + "long " * 700 + "end")
+
+    def there(context_tokens: int = 200_000, keep: int = 3, **settings: Any) -> AbstractAsyncContextManager[AtDesk]:
+        model = {"context_tokens": context_tokens, "answer_max_tokens": 500, "max_retries": 0, "retry_for_s": 0}
+        profile = {
+            "skills": ["*"],
+            "tools": ["load_skill", "read_result", "current_time"],
+            "context": {"keep_messages": keep},
+        }
+        whole = {"skills": {"folder": str(tmp_path / "skills")}, "model": model, **settings}
+        return at_desk(tmp_path, redis_url, layout.prefix, profile=profile, settings=whole)
+
+    return there
+
+
+def is_summing_up(asked: Asked) -> bool:
+    return "You keep the memory" in asked.body.decode()
+
+
+def talking(
+    *, sums_up: Reply | None = None, otherwise: Callable[[Asked], Reply] | None = None
+) -> Callable[[Asked], Reply]:
+    def script(asked: Asked) -> Reply:
+        if is_summing_up(asked):
+            return sums_up or says(SUMMARY)
+        return otherwise(asked) if otherwise else says("Well.")
+
+    return script
+
+
+async def records_of(world: AtDesk, kind: str) -> list[Record]:
+    return [one for one in await world.history() if one.type == kind]
+
+
+def sent(world: AtDesk) -> str:
+    return world.model.asked[-1].body.decode()
+
+
+async def test_compact_puts_away_what_was_said_and_keeps_the_last_messages(opened: Opened) -> None:
+    async with opened() as world:
+        loads = iter([calls("load_skill", {"name": "ticket-style"})])
+
+        def loading(asked: Asked) -> Reply:
+            return next(loads, says("Well.")) if "question 7" in asked.text else says("Well.")
+
+        world.model.answer_with(talking(otherwise=loading))
+        for number in range(1, 11):
+            await world.ask(f"question {number}.")
+        assert "REF-7QX" in sent(world)
+        [told] = await world.ask("/compact")
+        assert told.startswith("7 messages were put away")
+        assert "`ticket-style`" in told
+        summing = next(one for one in world.model.asked if is_summing_up(one))
+        assert "REF-7QX" not in summing.body.decode()
+        assert "tools" not in summing.request
+        await world.ask("and now?")
+        last = world.model.asked[-1].request["messages"][0]["content"]
+        assert SUMMARY in last[0]["text"]
+        assert last[0]["text"].endswith(
+            "put away with it: the skills ticket-style. Load them again with load_skill when they are needed)"
+        )
+        assert [block["text"] for block in last[1:]] == ["[Max] question 8."]
+        assert "REF-7QX" not in sent(world)
+        assert "question 7" not in sent(world)
+        world.model.answer_with([calls("load_skill", {"name": "ticket-style"}), says("Well.")])
+        await world.ask("use it again")
+        assert sent(world).count("REF-7QX") == 1
+
+
+async def test_compact_says_so_where_nothing_is_left_to_put_away(opened: Opened) -> None:
+    async with opened() as world:
+        assert (await world.ask("/compact"))[0].startswith("There is nothing to put away")
+        for number in range(4):
+            await world.ask(f"question {number}.")
+        await world.ask("/compact")
+        assert (await world.ask("/compact"))[0].startswith("There is nothing to put away")
+        assert len(await records_of(world, "summary")) == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        fails(500),
+        fails(400, "invalid_request_error", "no"),
+        says(""),
+        says("I won't.", stop_reason="refusal"),
+        says(" \n"),
+    ],
+    ids=["away", "refused by the service", "empty", "refused", "blank"],
+)
+async def test_where_the_model_fails_a_rule_sums_up(opened: Opened, fault: Reply) -> None:
+    async with opened(keep=1) as world:
+        world.model.answer_with(talking(sums_up=fault))
+        await world.ask("my number is 4711")
+        await world.ask("and so on")
+        assert "only beginnings were kept" in (await world.ask("/compact"))[0]
+        await world.ask("what was it?")
+        assert "Max: my number is 4711" in sent(world)
+
+
+async def test_a_conversation_that_grows_is_made_to_fit_by_itself(opened: Opened) -> None:
+    async with opened(4_000) as world:
+        world.model.answer_with(talking())
+        for number in range(30):
+            assert await world.ask(f"message {number} {'words ' * 100}") == ["Well."]
+        assert all(len(one.body) / 3.5 < 4_000 for one in world.model.asked)
+        summaries = await records_of(world, "summary")
+        assert 1 <= len(summaries) <= 12
+        assert {one.data["by"] for one in summaries} == {"model"}
+        first = world.model.asked[-1].request["messages"][0]["content"][0]["text"]
+        assert SUMMARY in first
+
+
+async def test_old_results_get_short_before_anything_is_put_away(opened: Opened) -> None:
+    async with opened(14_500) as world:
+        file = {"name": "ticket-style", "file": "references/long.md"}
+        many = several(*(("load_skill", file) for _ in range(11)))
+        world.model.answer_with([says("Well."), many, says("Read.")])
+        await world.ask("hello")
+        told = await world.ask("please read it")
+        assert told == ["Read."], world.model.asked[-1].refused
+        assert await records_of(world, "summary") == []
+        [short] = await records_of(world, "shortened")
+        assert len(short.data["results"]) == 6
+        blocks = world.model.asked[-1].request["messages"][-1]["content"]
+        lengths = [len(block["content"]) for block in blocks]
+        assert [one < 1_400 for one in lengths] == [True] * 6 + [False] * 5
+        assert all("begin long" in block["content"] and "long end" in block["content"] for block in blocks)
+        assert "characters of this are not sent any more" in blocks[0]["content"]
+
+
+async def test_what_is_too_much_at_once_ends_with_word_of_it_and_the_next_message_works(opened: Opened) -> None:
+    async with opened(9_000) as world:
+        assert "too long" in (await world.ask("x " * 20_000))[0]
+        assert await world.ask("/new") != []
+        assert await world.ask("hello?") == ["Well."]
+
+
+async def test_where_the_service_finds_it_too_long_it_is_made_smaller_once(opened: Opened) -> None:
+    async with opened(keep=1) as world:
+        too_long = fails(400, "invalid_request_error", "prompt is too long: 300000 tokens > 200000 maximum")
+
+        def script(asked: Asked) -> Reply:
+            return too_long if "the first one" in asked.body.decode() else says("Well.")
+
+        world.model.answer_with(talking())
+        await world.ask("the first one")
+        await world.ask("the second one")
+        world.model.answer_with(talking(otherwise=script))
+        assert await world.ask("the third one") == ["Well."]
+        assert len(await records_of(world, "summary")) == 1
+        world.model.answer_with(talking(otherwise=lambda _: too_long))
+        assert "too long" in (await world.ask("the fourth one"))[0]
+
+
+async def test_what_a_summary_costs_counts_for_the_turn(opened: Opened) -> None:
+    async with opened(keep=1) as world:
+        world.model.answer_with(talking())
+        await world.ask("one")
+        await world.ask("two")
+        await world.ask("/compact")
+        [summary] = await records_of(world, "summary")
+        assert summary.data["usage"]["output_tokens"] == 5
+
+
+def test_tokens_are_reckoned_by_bytes_and_pictures_by_their_size() -> None:
+    assert tokens("a" * 350) == 100
+    assert tokens("字" * 7) == 6
+    assert tokens([{"type": "image", "source": {"data": "x" * 1_000_000}}]) == 1_600
+    assert tokens(None) == tokens(7) == 1
+
+
+def test_what_the_service_counted_comes_before_what_we_reckon_unless_it_counts_nothing() -> None:
+    nothing = prompt("", "", [])
+    conversation = [said("x" * 3_500), answer(1, words("y" * 350), usage={"input_tokens": 5_000, "output_tokens": 500})]
+    rendered = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "y"},
+        {"role": "user", "content": "z" * 35},
+    ]
+    assert taken(conversation, nothing, rendered) == 5_500 + 10
+    silent = [conversation[0], answer(1, words("y"), usage={"input_tokens": 1, "output_tokens": 1})]
+    assert taken(silent, nothing, rendered) == estimated(nothing, rendered)
+    smaller = [*conversation, Record("shortened", 0, {"results": [], "files": []})]
+    assert taken(smaller, nothing, rendered) == estimated(nothing, rendered)

@@ -1,0 +1,126 @@
+"""Persons: what a turn asks of people, on cards in the chat, and the words that it waits for.
+
+A request is written with its card in one script. Then the turn is parked: no worker holds it, and whichever claims it next,
+because somebody has said a word or time is over, goes on from the records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.asked import Asked, Kind, announce, asked_in, decided, open_in
+from gateway.conversation.records import Record
+from gateway.phrases import say
+from gateway.platforms import Button, Outbound
+from gateway.text.quoting import fenced, quoted
+from skills.visible import visible
+from workers.cards import Cards
+from workers.judging import Asks
+from workers.moves import Pending
+from workers.tools import NeedsPerson
+from workers.turn import Parked, Turn
+
+CODE_CHARACTERS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Persons:
+    """Of one turn."""
+
+    turn: Turn
+    cards: Cards
+
+    async def approve(self, asks: Asks) -> None:
+        """Ask whether this call may run, unless that was asked. Raises `Lost`, `Unreachable`, `Parked`."""
+        call, language = asks.call, self.turn.language
+        if self._has_asked(call.id):
+            return
+        code = self._code("approval", call.id)
+        shown = visible(json.dumps(asks.arguments, ensure_ascii=False, indent=1))
+        text = "\n".join(
+            [
+                say("asked.approval", language, code=code, tool=quoted(asks.shown), who=self._who()),
+                fenced(shown),
+                say(f"asked.why.{asks.why}", language),
+                self._until(),
+                say("asked.approval.how", language, code=code),
+            ]
+        )
+        buttons = (
+            Button(say("asked.allow", language), f"approve {code}", "primary"),
+            Button(say("asked.refuse", language), f"deny {code}", "danger"),
+        )
+        data = {"step": call.step, "call": call.id, "tool": call.name, "bound": asks.bound}
+        await self._ask("approval", code, Outbound(text, is_notice=True, buttons=buttons), data)
+
+    async def question(self, call: Pending, needs: NeedsPerson) -> None:
+        """Put the model's question to people, unless that was done. Raises `Lost`, `Unreachable`, `Parked`."""
+        if self._has_asked(call.id):
+            return
+        code, language = self._code("question", call.id), self.turn.language
+        lines = [f"{number}. {choice}" for number, choice in enumerate(needs.choices, 1)]
+        how = say("asked.question.how", language, code=code)
+        text = "\n".join([needs.question, *(["", *lines] if lines else []), "", f"_{how}_"])
+        buttons = tuple(
+            Button(choice[:40], f"answer {code} {number}") for number, choice in enumerate(needs.choices, 1)
+        )
+        data = {"step": call.step, "call": call.id, "tool": call.name, "choices": list(needs.choices)}
+        await self._ask("question", code, Outbound(text, buttons=buttons), data)
+
+    async def expire(self) -> None:
+        """Note those that nobody has answered in time. Raises `Lost`."""
+        now_ms = self.turn.now_ms()
+        late = [decided(one, "expired", now_ms, turn=self.turn.id) for one in self.waiting if one.until_ms <= now_ms]
+        if late:
+            await self.turn.write(*late)
+
+    def wait(self) -> None:
+        """Raises `Parked` while something is open."""
+        if waiting := self.waiting:
+            raise Parked(max(0.0, (min(one.until_ms for one in waiting) - self.turn.now_ms()) / 1000))
+
+    def said(self, call_id: str) -> Asked | None:
+        """The word on what a call asks, if it was said."""
+        return next((one for one in self._all if one.call == call_id and one.word), None)
+
+    @property
+    def waiting(self) -> list[Asked]:
+        return open_in(self.turn.records)
+
+    @property
+    def _all(self) -> Sequence[Asked]:
+        return asked_in(self.turn.records)
+
+    def _has_asked(self, call_id: str) -> bool:
+        return any(one.call == call_id for one in self._all)
+
+    def _code(self, kind: Kind, call_id: str) -> str:
+        """The same after a crash, so that no card is sent twice."""
+        return self.turn.key(kind, call_id)[:CODE_CHARACTERS].upper()
+
+    def _who(self) -> str:
+        actor = self.turn.actor
+        return quoted(actor.name or actor.id, 80) if actor else "–"
+
+    def _until(self) -> str:
+        return say("asked.until", self.turn.language, minutes=max(1, round(self.turn.profile.approvals.wait_s / 60)))
+
+    async def _ask(self, kind: Kind, code: str, card: Outbound, more: dict[str, Any]) -> None:
+        turn, wait_ms = self.turn, int(self.turn.profile.approvals.wait_s * 1000)
+        await announce(turn.mailbox.store, turn.stored.key, code, wait_ms)
+        actor = turn.actor
+        data = {
+            "turn": turn.id,
+            "code": code,
+            "kind": kind,
+            "requester": actor.id if actor else "",
+            "text": card.markdown,
+            "until_ms": turn.now_ms() + wait_ms,
+            **more,
+        }
+        records, rows = self.cards.made(f"asked {code}", [card])
+        await turn.write(Record("asked", turn.now_ms(), data), *records, rows=rows, finished_step=True)
+        await self.cards.send(rows)

@@ -1,0 +1,219 @@
+"""The window: what is sent has to fit the model's. First old results get short, then the conversation is compacted."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from config.settings import ModelSettings
+from gateway.conversation.records import Record, carry
+from gateway.events import is_blank
+from gateway.logs import log
+from skills import marks
+from workers import compaction
+from workers.attached import shown
+from workers.compaction import SUMMARY_MAX_TOKENS, Cut
+from workers.context import SHORT_CHARACTERS, in_context, shortened, spoken
+from workers.models import Model, ModelError, Request, Usage, text_of, whole_answer
+from workers.rendering import Prompt, messages
+from workers.turn import Ended, Turn
+
+logger = logging.getLogger(__name__)
+
+BYTES_PER_TOKEN: Final = 3.5
+PICTURE_TOKENS: Final = 1_600
+"""Of one that is as large as models look at them."""
+RESULTS_WHOLE: Final = 5
+"""So many of the newest results stay whole for as long as that helps."""
+ROOM: Final = 0.75
+"""What is made smaller is made so much smaller than it has to be, so that it happens seldom."""
+TRANSCRIPT_SHARE: Final = 0.5
+"""Of the window, for the request that asks for a summary."""
+SHRINKS: Final = frozenset({"cleared", "summary", "shortened", "withheld", "forgotten"})
+
+
+def tokens(value: Any) -> float:
+    """About how many tokens a part of a request takes: there is no tokenizer at hand."""
+    match value:
+        case str():
+            return (len(value) if value.isascii() else len(value.encode("utf-8", "replace"))) / BYTES_PER_TOKEN
+        case {"type": "image"}:
+            return PICTURE_TOKENS
+        case Mapping():
+            return sum(map(tokens, value.values())) + len(value)
+        case Sequence():
+            return sum(map(tokens, value))
+    return 1
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One a worker process."""
+
+    settings: ModelSettings
+    model: Model
+
+    @property
+    def _share(self) -> int:
+        return self.settings.context_tokens - self.settings.answer_max_tokens
+
+    def limit(self, turn: Turn) -> int:
+        """How many tokens a request of this turn may have before it is made smaller."""
+        return int(self._share * turn.profile.context.compact_at)
+
+    async def fitted(self, turn: Turn, prompt: Prompt, pictures: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The messages of the next request, made to fit where they don't. Raises `Ended`, `Lost`."""
+        limit = self._limit(turn)
+        sent = messages(turn.stored.history, pictures)
+        now = taken(turn.stored.history, prompt, sent)
+        return sent if now <= limit else await self._shrink(turn, prompt, pictures, limit * ROOM / now)
+
+    async def refused(self, turn: Turn, prompt: Prompt, pictures: Mapping[str, str]) -> bool:
+        """The model's service says that it is too long, whatever we reckon. False: it was made smaller for that before.
+
+        Raises `Ended`, `Lost`.
+        """
+        if any(record.type == "dropped" and record.data["why"] == "too_long" for record in turn.records):
+            return False
+        await turn.write(Record("dropped", turn.now_ms(), {"step": 0, "why": "too_long"}))
+        await self._shrink(turn, prompt, pictures, 0.5)
+        return True
+
+    async def compacted(self, turn: Turn) -> tuple[Record, int] | None:
+        """What `/compact` leads to, not yet written: the record, and how many messages of people it puts away. None: none
+        are left to put away.
+        """
+        found = compaction.cut(turn.stored.history, turn.profile.context.keep_messages)
+        return (await self._summary(turn, found), found.messages) if found else None
+
+    def _limit(self, turn: Turn) -> float:
+        return self._most * turn.profile.context.compact_at
+
+    @property
+    def _most(self) -> int:
+        return self.settings.context_tokens - self.settings.answer_max_tokens
+
+    async def _shrink(self, turn: Turn, prompt: Prompt, pictures: Mapping[str, str], to: float) -> list[dict[str, Any]]:
+        """Make it smaller, to this share of what it is."""
+        history, keep = turn.stored.history, turn.profile.context.keep_messages
+
+        def size(records: Sequence[Record]) -> float:
+            return estimated(prompt, messages(records, pictures))
+
+        before = size(history)
+        await self._shorten(turn, keep, RESULTS_WHOLE)
+        if size(history) > before * to:
+            cuts = [found for most in (keep, 1, 0) if (found := compaction.cut(history, most))]
+            room = before * to - SUMMARY_MAX_TOKENS
+            whole = list(history)
+            if chosen := next((one for one in cuts if size(whole[len(whole) - one.kept :]) <= room), [None, *cuts][-1]):
+                await turn.write(await self._summary(turn, chosen))
+        if size(history) > before * to:
+            await self._shorten(turn, 0, 0)
+        sent = messages(history, pictures)
+        log(
+            logger,
+            "context made smaller",
+            conversation=turn.stored.key.id,
+            turn=turn.id[:8],
+            tokens_before=int(before),
+            tokens=int(estimated(prompt, sent)),
+        )
+        if estimated(prompt, sent) > self._most:
+            raise Ended("turn.too_long")
+        return sent
+
+    async def _shorten(self, turn: Turn, keep: int, whole: int) -> None:
+        """Results but the newest `whole` ones get short, and files of messages but the last `keep`; pictures of those go."""
+        here = in_context(turn.stored.history)
+        short = shortened(here)
+        results = [record.data for record in here if record.type == "tool_result"]
+        old = [data["id"] for data in results[: len(results) - whole] if len(data["text"]) > SHORT_CHARACTERS]
+        said = [at for at, record in enumerate(here) if record.type == "event" and spoken(record)]
+        place = said[-keep] if 0 < keep <= len(said) else len(here) if not keep else 0
+        files = [
+            (record.data["of"], record.data["number"])
+            for record in here[:place]
+            if record.type == "attached" and len(record.data.get("text", "")) > SHORT_CHARACTERS
+        ]
+        data = {
+            "turn": turn.id,
+            "results": [one for one in old if one not in short.results],
+            "files": [one for one in files if one not in short.files],
+        }
+        records = [Record("shortened", turn.now_ms(), data)] if data["results"] or data["files"] else []
+        if gone := [one for one in shown(here[:place]) if one in shown(here)]:
+            records.append(Record("forgotten", turn.now_ms(), {"turn": turn.id, "files": gone}))
+        if records:
+            await turn.write(*records)
+
+    async def _summary(self, turn: Turn, found: Cut) -> Record:
+        text, usage = await self._written(turn, found)
+        history = turn.stored.history
+        return Record(
+            "summary",
+            turn.now_ms(),
+            {
+                "turn": turn.id,
+                "kept": found.kept,
+                "text": text or compaction.by_rule(found.away),
+                "mark": secrets.token_hex(4),
+                "by": "model" if text else "rules",
+                "skills": compaction.put_away(found, history),
+                "usage": asdict(usage),
+                "carried": carry(history),
+            },
+        )
+
+    async def _written(self, turn: Turn, found: Cut) -> tuple[str, Usage]:
+        """By the model; empty where it fails."""
+        most = int(self.settings.context_tokens * TRANSCRIPT_SHARE)
+        mark = secrets.token_hex(4)
+        text = marks.from_outside(compaction.transcript(found.away, most))
+        said = f'<data from="conversation" mark="{mark}">\n{text}\n</data mark="{mark}">'
+        request = Request(
+            model=turn.profile.model or self.settings.name,
+            system=[{"type": "text", "text": compaction.INSTRUCTIONS}],
+            messages=[{"role": "user", "content": [{"type": "text", "text": said}]}],
+            tools=[],
+            max_tokens=min(compaction.SUMMARY_MAX_TOKENS, self.settings.answer_max_tokens),
+        )
+        try:
+            answer = await whole_answer(self.model, request)
+        except ModelError as error:
+            log(
+                logger,
+                "summary by rules",
+                level=logging.WARNING,
+                conversation=turn.stored.key.id,
+                turn=turn.id[:8],
+                reason=error.detail,
+            )
+            return "", Usage()
+        text = "" if answer.stop_reason == "refusal" else text_of(answer).strip()
+        if is_blank(text):
+            log(
+                logger, "summary by rules", conversation=turn.stored.key.id, turn=turn.id[:8], reason=answer.stop_reason
+            )
+        return "" if is_blank(text) else text, answer.usage
+
+
+def taken(history: Sequence[Record], prompt: Prompt, sent: Sequence[dict[str, Any]]) -> float:
+    """How many tokens a request takes: by what the service counted last, where nothing has got smaller since."""
+    reckoned = estimated(prompt, sent)
+    for record in reversed(history):
+        if record.type in SHRINKS:
+            break
+        if record.type == "answer":
+            counted = sum(record.data["usage"].values())
+            since = next((at for at in range(len(sent), 0, -1) if sent[at - 1]["role"] == "assistant"), 0)
+            counted += sum(tokens(message["content"]) for message in sent[since:])
+            return counted if counted >= reckoned / 3 else reckoned  # some count nothing at all
+    return reckoned
+
+
+def estimated(prompt: Prompt, sent: Sequence[dict[str, Any]]) -> float:
+    return tokens(prompt.system) + sum(map(tokens, prompt.tools)) + sum(map(tokens, sent))
