@@ -217,6 +217,24 @@ class WorkerSettings(Section):
     """How many worker processes `deskmate up` starts."""
 
 
+class Price(Section):
+    """What a million tokens of one model cost."""
+
+    input: float = Field(ge=0)
+    """Of what is sent to it."""
+    output: float = Field(ge=0)
+    """Of what it answers."""
+    cache_read: float | None = Field(None, ge=0)
+    """Of what is read from the provider's cache; without it, as `input`."""
+    cache_write: float | None = Field(None, ge=0)
+    """Of what is written to it; without it, as `input`."""
+
+    def of(self, kind: str) -> float:
+        """By the name of a field."""
+        price: float | None = getattr(self, kind)
+        return self.input if price is None else price
+
+
 class ModelSettings(Section):
     """Which model answers. `rehearsal` is offline, scripted and no model at all."""
 
@@ -244,6 +262,11 @@ class ModelSettings(Section):
     """Quick retries of one call by the provider's SDK."""
     retry_for_s: float = Field(12.0, ge=0)
     """How long a turn goes on trying while the model is away, before the person gets a notice."""
+    prices: dict[str, Price] = {}
+    """By the name of a model, such as `{NAME: {input: 3, output: 15, cache_read: 0.3, cache_write: 3.75}}`: `/usage` tells
+    what was spent in money as well. A name counts for those that go on behind it with `-`, too."""
+    currency: str = Field("USD", pattern=r"^\S{1,8}$")
+    """Of `prices`; it is only shown."""
     cache: bool = True
     """Mark each request for the provider's prompt cache (the top-level `cache_control`); off for servers that refuse it."""
 

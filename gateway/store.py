@@ -88,6 +88,11 @@ class Layout:
         """`dm:{bots}`: begins what the loop guard counts."""
         return f"{self.prefix}:{{bots}}"
 
+    @property
+    def spent_root(self) -> str:
+        """`dm:{spent}`: begins what was spent, by account."""
+        return f"{self.prefix}:{{spent}}"
+
     def root_of(self, conversation_id: str) -> str:
         return self.root(self.partition(conversation_id))
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from config.profiles import Profile, Queue
 from config.watching import Watched
+from gateway import spending
 from gateway.asked import conversation_of
 from gateway.commands import Command, Done, Outside, Said, command_of, find, said_to_model, unknown
 from gateway.conversation.claim import Claim, Claimed, Lost
@@ -228,6 +229,7 @@ class Desk:
             adapter.download,
             partial(self.agent.compacted, turn),
             self._pass_on,
+            partial(spending.spent, self.mailbox.store),
         )
 
     async def _pass_on(self, event: Event, code: str) -> bool:

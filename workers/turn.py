@@ -6,11 +6,13 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 from config.profiles import Profile
 from config.settings import Language
+from gateway import spending
 from gateway.asked import waited_ms
 from gateway.commands import said_to_model
 from gateway.conversation.claim import Claim
@@ -20,6 +22,8 @@ from gateway.conversation.records import Record
 from gateway.events import Actor, Attachment, Event, ReplyHandle
 from gateway.phrases import language_of
 from gateway.platforms import Address, Part
+from gateway.spending import Accounts, Spent
+from gateway.store import Unreachable
 from workers.context import begin_after, main_line
 from workers.moves import read_event
 
@@ -141,6 +145,7 @@ class Turn:
         """Append records and rows in one script. Raises `Lost`."""
         turn: Any = self._to_store() if state == "save" else {"keep": None, "close": "close"}[state]
         stored = [replace(record, branch=self.branch) for record in records] if self.branch else records
+        await self._count(records, is_end=state == "close")
         history = self.whole.stored.history
         begin = begin_after(stored, history.end)
         await self.mailbox.append(
@@ -149,6 +154,17 @@ class Turn:
         history.extend(stored)
         if self.trunk:
             self.stored.history.extend(records)
+
+    async def _count(self, records: Sequence[Record], *, is_end: bool) -> None:
+        """What these cost, before they are written: it was spent, even if this worker dies or has lost its claim."""
+        asked = is_end and any(record.type == "call" for record in self.all_records)
+        spent = Spent.of(records, turns=int(asked))
+        if spent == Spent():
+            return
+        accounts = Accounts.at(self.stored.key, self.actor, self.profile.timezone, self.now_ms())
+        with suppress(Unreachable):  # a figure is not worth a turn
+            keep_ms = self.mailbox.settings.retention_s * 1000
+            await spending.add(self.mailbox.store, accounts, spent, conversation_ms=keep_ms)
 
     def _to_store(self) -> dict[str, Any]:
         """The turn's state; a branch puts its own in there."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # intake looks commands up by name, and must not load what th
     from gateway.platforms import Capabilities
     from gateway.shelf.notes import Notes
     from gateway.shelf.shelf import Shelf
+    from gateway.spending import Spent
 
 WhenBusy = Literal["waits", "beside", "overtakes"]
 """`waits`: its place in line. `beside`: run and answered at once, beside the turn. `overtakes`: what waits, and the turn
@@ -61,6 +62,8 @@ class Outside:
     """To the conversation of this channel where that code is asked, which answers it. False: there is none, or it is this
     one. Raises `Unreachable`.
     """
+    spent: Callable[[Sequence[str]], Awaitable[list[Spent]]]
+    """See `gateway.spending.spent`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,6 @@ def unknown(name: str, language: str) -> Done:
     return Done(say(key, language, name=name, near=near))
 
 
-def usage(name: str, language: str) -> Done:
+def misused(name: str, language: str) -> Done:
     """The answer to a command whose words are not understood. Nothing was done."""
     return Done(say("command.wrong", language, name=name, usage=say(f"command.{name}.usage", language)))

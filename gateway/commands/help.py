@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.commands import ALSO, Done, Said, WhenBusy, find, names, unknown, usage
+from gateway.commands import ALSO, Done, Said, WhenBusy, find, misused, names, unknown
 from gateway.phrases import say
 
 WHEN_BUSY: WhenBusy = "beside"
@@ -15,7 +15,7 @@ async def run(said: Said) -> Done:
             say("command.help", said.language, commands="\n".join(_line(one, said.language) for one in names()))
         )
     if len(words) > 1:
-        return usage("help", said.language)
+        return misused("help", said.language)
     asked = words[0].removeprefix("/")
     name = ALSO.get(asked, asked)
     command = find(name)

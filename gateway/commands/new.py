@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.commands import Done, Said, WhenBusy, usage
+from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.conversation.records import Record, carry
 from gateway.phrases import say
 
@@ -11,7 +11,7 @@ WHEN_BUSY: WhenBusy = "waits"
 
 async def run(said: Said) -> Done:
     if said.rest:  # a question behind it would get lost
-        return usage("new", said.language)
+        return misused("new", said.language)
     return Done(
         say("conversation.new", said.language), (Record("cleared", said.now_ms, {"carried": carry(said.history)}),)
     )

@@ -8,6 +8,7 @@ from typing import Any, Final
 from gateway.access import Here, SkillUse, may
 from gateway.commands import Done, Said, WhenBusy
 from gateway.conversation.records import Record
+from gateway.conversation.turns import last_turn
 from gateway.phrases import phrases, say
 from gateway.skill_table import tier_in
 from gateway.skill_tools import LOAD
@@ -53,23 +54,6 @@ def _steps(turn: Sequence[Record], language: str) -> Iterator[str]:
             yield say(
                 "why.sent_back" if one.data["changes"] else "why.accepted", language, steps=len(one.data["changes"])
             )
-
-
-def last_turn(history: Sequence[Record]) -> list[Record]:
-    """The records of the last turn that was no command, its messages first; none after `/new`."""
-    end = next(
-        (
-            at
-            for at in range(len(history) - 1, -1, -1)
-            if history[at].type == "cleared" or (history[at].type == "reply" and not history[at].data.get("command"))
-        ),
-        None,
-    )
-    if end is None or history[end].type == "cleared":
-        return []
-    turn = history[end].data["turn"]
-    begin = next((at for at in range(end) if history[at].type == "event" and history[at].data.get("turn") == turn), end)
-    return list(history[begin : end + 1])
 
 
 def _failed(record: Record) -> bool:

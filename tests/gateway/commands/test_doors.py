@@ -62,6 +62,7 @@ DOORS: Final[dict[str, Door | str]] = {
     "/team": "without a task, how it is said",
     "/new": "ends what was said",
     "/stop": "ends what runs",
+    "/usage": "figures",
     "/why": "what the last answer did, and what may be asked for now",
 }
 

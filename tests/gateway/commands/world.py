@@ -7,6 +7,7 @@ import itertools
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from gateway.shelf.audit import Change, read
 from gateway.shelf.notes import Draft, Notes
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf
+from gateway.spending import spent
 from gateway.store import Store
 from skills.bundles import Cache
 
@@ -136,6 +138,7 @@ class World:
                 download,
                 compact,
                 pass_on,
+                partial(spent, self.store),
             ),
         )
         return await command.run(said)
