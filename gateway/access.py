@@ -48,6 +48,8 @@ NEEDS_ROLE: Final[Mapping[str, Role]] = {
     "skill notes revert": "admin",
     "skill notes expire": "admin",
     "skill notes promote": "admin",
+    "hitl on": "admin",
+    "hitl off": "admin",
     "skill trust": "approver",
     "skill approve": "approver",
     "skill reject": "approver",
@@ -136,6 +138,11 @@ class Here:
     """Whether the decisions could be read. If not, no skill is on."""
     catalogues: dict[Any, Catalogue] = field(default_factory=dict, repr=False, compare=False)
     """What channels with this very library made already: equal ones share a catalogue, and so its index."""
+
+    @property
+    def asks_for_all(self) -> bool:
+        """Whether each call with an effect waits for a person's yes: where nobody can tell, it does."""
+        return self.own.hitl == "on" or not self.is_readable
 
     @property
     def pin(self) -> dict[str, Any]:

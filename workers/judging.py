@@ -13,7 +13,7 @@ from gateway.access import Approval, Here, SkillUse, ToolUse, Verdict, may
 from gateway.asked import asked_in
 from gateway.conversation.records import Record
 from gateway.events import Actor
-from gateway.skill_tools import ABOUT_SKILLS
+from gateway.skill_tools import ABOUT_SKILLS, SAVE
 from skills import ids
 from skills.arguments import fit
 from skills.programs import tool_name
@@ -154,7 +154,16 @@ class Judge:
 
 def reason_to_ask(tool: Tool, here: Here) -> Why | None:
     """Why a person has to say yes before this runs, if so."""
-    return "listed" if tool.name in here.profile.approvals.ask else None
+    if tool.name in here.profile.approvals.ask:
+        return "listed"
+    if tool.effect != "read" and not _is_decided_on_elsewhere(tool, here) and here.asks_for_all:
+        return "hitl"
+    return None
+
+
+def _is_decided_on_elsewhere(tool: Tool, here: Here) -> bool:
+    """What skills are loaded is the model's matter; and a note waits for a yes of its own."""
+    return tool.name in ABOUT_SKILLS and (tool.name != SAVE or here.profile.notes == "ask")
 
 
 def _bound(runs: Runs) -> str:

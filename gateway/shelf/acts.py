@@ -91,6 +91,14 @@ class Acts:
             return Switched(here.room, made.id, to, is_gone=not one.faults and not one.installed)
         return Switched(here.room, made.id, to, standing(here, skill))
 
+    async def watch_calls(self, to: Switch) -> Here:
+        """Whether each call with an effect wants a person's yes in the channel; how it stands afterwards."""
+        here, rule = await self.may(f"hitl {to}")
+        change = self.change(here, rule)
+        if await self.shelf.made(change) is None:
+            await self.shelf.watch_calls(here.channel_id, to, change)
+        return await self._afterwards()
+
     async def trust(self, name: str, digits: str = "") -> Trusted:
         """Exactly the bytes that are there now; with `digits` only if their hash begins so."""
         here, rule = await self.may("skill trust")

@@ -64,6 +64,8 @@ class Decisions:
     """By skeleton of the id and hash of the bundle, byte for byte: when somebody said so, in ms."""
     shown: Mapping[str, str] = field(default_factory=dict)
     """By skeleton of the id: the hash of the bundle that `/skill show` gave last, while it waited for trust."""
+    hitl: Switch | None = None
+    """Human in the loop: whether each call with an effect wants a person's yes. None: never switched."""
 
     @classmethod
     def read(cls, revision: str, stored: Mapping[str, str]) -> Decisions:
@@ -77,6 +79,7 @@ class Decisions:
         installed: dict[str, Installed] = {}
         trusted: dict[tuple[str, str], int] = {}
         shown: dict[str, str] = {}
+        hitl: Switch | None = None
         for name, value in stored.items():
             kind, _, rest = name.partition(":")
             match kind:
@@ -89,11 +92,13 @@ class Decisions:
                     trusted[skeleton, bundle] = _when(value)
                 case "l":
                     shown[rest] = str(mapping(value).get("bundle"))
+                case "hitl":
+                    hitl = _switch(value)
                 case "rev":
                     pass
                 case _:
                     raise ValueError(f"a decision of an unknown kind: {name!r}")
-        return cls(revision, switches, installed, trusted, shown)
+        return cls(revision, switches, installed, trusted, shown, hitl)
 
     def is_before(self, other: Decisions) -> bool:
         """Whether these were stored earlier, as far as revisions tell."""
@@ -128,6 +133,9 @@ def bundle_field(skill_id: str) -> str:
 
 def trust_field(skill_id: str, bundle: str) -> str:
     return f"t:{ids.skeleton(skill_id)}:{bundle}"
+
+
+HITL_FIELD: Final = "hitl"
 
 
 def shown_field(skill_id: str) -> str:

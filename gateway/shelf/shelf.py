@@ -18,6 +18,7 @@ from gateway.conversation.key import ConversationKey
 from gateway.logs import log
 from gateway.shelf.audit import REFUSALS_KEPT, Change, Made
 from gateway.shelf.decisions import (
+    HITL_FIELD,
     NO_REVISION,
     ORG,
     Decisions,
@@ -257,6 +258,11 @@ class Shelf:
         """Switch a skill for a scope (`ORG`, or `scope_of` a channel). Raises `Unreachable`."""
         value = written(change.who, change.at_ms, to=to)
         return await self._decide(change, scope, switch_field(skill_id), value, (f"skill {to}", skill_id))
+
+    async def watch_calls(self, channel_id: str, to: Switch, change: Change) -> Made:
+        """Switch for a channel whether each call with an effect wants a person's yes. Raises `Unreachable`."""
+        value = written(change.who, change.at_ms, to=to)
+        return await self._decide(change, scope_of(channel_id), HITL_FIELD, value, (f"hitl {to}", "calls"))
 
     async def trust(self, channel_id: str, skill: Skill, change: Change) -> Made:
         """Say that exactly these bytes are trusted in a channel. Raises `OtherBundle` if they are not what is there now."""

@@ -18,7 +18,7 @@ from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says, several
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 
-MAX, LI, ANA = Actor("U-MAX", "Max"), Actor("U-LI", "Li"), Actor("U-ANA", "Ana")
+MAX, LI, ANA, ADA = (Actor(f"U-{name.upper()}", name) for name in ("Max", "Li", "Ana", "Ada"))
 OTHER_THREAD = ConversationKey("chat", "room", "t2")
 ELSEWHERE = ConversationKey("chat", "elsewhere")
 FILE = {"name": "a.txt", "content": "words\u200b of it"}
@@ -31,8 +31,8 @@ def opened(tmp_path: Path, redis_url: str, layout: Layout) -> Opened:
     def there(turn_s: float = 60.0, **approvals: Any) -> AbstractAsyncContextManager[AtDesk]:
         profile = {
             "tools": ["send_file", "ask_person", "current_time"],
-            "roles": {"approver": ["chat/U-LI"]},
-            "approvals": {"ask": ["send_file"], **approvals},
+            "roles": {"admin": ["chat/U-ADA"], "approver": ["chat/U-LI"]},
+            "approvals": {"ask": ["send_file"]} | approvals,
             "limits": {"turn_s": turn_s},
         }
         return at_desk(tmp_path, redis_url, layout.prefix, profile=profile)
@@ -198,6 +198,20 @@ async def test_messages_wait_behind_an_approval_and_are_answered_then(opened: Op
         assert await world.ask("what is 2+2?") == []
         told = await world.ask(f"/approve {code}", actor=LI)
         assert told[1:] == ["a.txt", "Sent.", "Four."]
+
+
+async def test_an_admin_has_every_call_with_an_effect_looked_at_and_a_member_does_not(opened: Opened) -> None:
+    async with opened(ask=[]) as world:
+        [refused] = await world.ask("/hitl on", actor=MAX)
+        assert "role `admin`" in refused
+        assert "every call with an effect waits" in (await world.ask("/hitl on", actor=ADA))[0]
+        assert "every call with an effect waits" in (await world.ask("/hitl", actor=MAX))[0]
+        world.model.answer_with([several(("current_time", {}), ("send_file", FILE)), says("Sent.")])
+        code = code_in(await world.ask("send it"))
+        assert "a.txt" in await world.ask(f"/approve {code}", actor=LI)
+        await world.ask("/hitl off", actor=ADA)
+        world.model.answer_with([sends(name="b.txt"), says("Sent.")])
+        assert await world.ask("send it again") == ["b.txt", "Sent."]
 
 
 async def test_a_question_is_answered_by_the_next_message(opened: Opened) -> None:

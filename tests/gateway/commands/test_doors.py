@@ -57,6 +57,7 @@ DOORS: Final[dict[str, Door | str]] = {
     "/approve": "the word on a call, which is judged afresh",
     "/deny": "the word on a call",
     "/compact": "what is put away is summed up without texts of skills",
+    "/hitl": "which calls wait for a yes",
     "/help": "names of commands",
     "/plan": "without a task, how it is said",
     "/team": "without a task, how it is said",
