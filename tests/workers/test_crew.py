@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -15,7 +13,8 @@ from aiohttp import web
 from gateway.platforms import Stream
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
-from tests.harness.model_replies import Reply, calls, fails, says
+from tests.harness.model_replies import calls, fails, says
+from tests.harness.planning import acting, part, plan, said
 from tests.harness.web import site
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 from tests.workers.room import Room
@@ -32,43 +31,6 @@ def opened(tmp_path: Path, redis_url: str, layout: Layout) -> Opened:
 async def world(opened: Opened) -> AsyncIterator[AtDesk]:
     async with AsyncExitStack() as stack:
         yield await stack.enter_async_context(opened(profile={"tools": ["current_time"]}))
-
-
-def plan(*steps: tuple[str, str, list[str]]) -> Reply:
-    return says(json.dumps({"steps": [{"id": name, "task": task, "needs": needs} for name, task, needs in steps]}))
-
-
-def system(asked: Asked) -> str:
-    return str(asked.request["system"][0]["text"])
-
-
-def said(asked: Asked) -> str:
-    return json.dumps(asked.request["messages"], ensure_ascii=False)
-
-
-def part(asked: Asked) -> str:
-    """Whose request it is: `plan`, `review`, `closing`, or a step's id."""
-    head = system(asked)
-    for begin, name in (("You plan", "plan"), ("You review", "review")):
-        if head.startswith(begin):
-            return name
-    if "Others have carried out" in head:
-        return "closing"
-    _, found, rest = said(asked).rpartition('Yours is step \\"')
-    return rest.partition('\\"')[0] if found else "talk"
-
-
-def acting(parts: Mapping[str, Any]) -> Callable[[Asked], Reply]:
-    """Each part has a reply, or several in their order; the last one goes on."""
-    left: dict[str, list[Reply]] = {
-        name: list(replies) if isinstance(replies, list) else [replies] for name, replies in parts.items()
-    }
-
-    def answer(asked: Asked) -> Reply:
-        replies = left[part(asked)]
-        return replies.pop(0) if len(replies) > 1 else replies[0]
-
-    return answer
 
 
 def asked_by(world: AtDesk, name: str) -> list[Asked]:

@@ -21,8 +21,8 @@ from gateway.conversation.records import Record
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says
+from tests.harness.planning import part, plan
 from tests.workers.at_desk import AtDesk, at_desk
-from tests.workers.test_crew import part, plan
 from workers.tools import Call, Effect, ToolResult
 
 
