@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.commands import Done, Said, WhenBusy, usage
+from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.commands.skill import acts_of, answers
 from gateway.phrases import say
 from gateway.shelf.outcomes import Refusal
@@ -23,7 +23,7 @@ async def run(said: Said) -> Done:
                 await acts.refused(f"hitl {to}", "calls", refusal)
                 return Done(answers.refused(refusal, said.language), is_private=True)
         case _:
-            return usage("hitl", said.language)
+            return misused("hitl", said.language)
     listed = ", ".join(quoted(name) for name in here.profile.approvals.ask)
     lines = [say("hitl.on" if here.asks_for_all else "hitl.off", said.language, room=quoted(here.room))]
     lines += [say("hitl.listed", said.language, tools=listed)] if listed else []
