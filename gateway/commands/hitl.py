@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gateway.acting import acts_of
 from gateway.commands import Done, Said, WhenBusy, misused
-from gateway.commands.skill import acts_of, answers
 from gateway.phrases import say
 from gateway.shelf.outcomes import Refusal
 from gateway.text.quoting import quoted
@@ -21,7 +21,8 @@ async def run(said: Said) -> Done:
                 here = await acts.watch_calls(to)
             except Refusal as refusal:
                 await acts.refused(f"hitl {to}", "calls", refusal)
-                return Done(answers.refused(refusal, said.language), is_private=True)
+                values = {name: quoted(str(value)) for name, value in refusal.values.items()}
+                return Done(say(f"skill.no.{refusal.kind}", said.language, **values), is_private=True)
         case _:
             return misused("hitl", said.language)
     listed = ", ".join(quoted(name) for name in here.profile.approvals.ask)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from config.checks import nearest
 from gateway.access import CommandUse, may, person_of
+from gateway.acting import acts_of
 from gateway.commands import Done, Said, WhenBusy
 from gateway.commands.skill import answers, listing
 from gateway.events import Attachment
 from gateway.phrases import say
 from gateway.platforms import NotDownloaded
-from gateway.shelf.acts import Acts, By
+from gateway.shelf.acts import Acts
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.outcomes import Outcome, Refusal
 from gateway.text.quoting import quoted
@@ -80,14 +80,6 @@ async def run(said: Said) -> Done:
             is_settled=refusal.kind in {"no_note", "note_decided"},
         )
     return Done(done if isinstance(done, str) else answers.told(done, said.language))
-
-
-def acts_of(said: Said, number: int = 0) -> Acts:
-    """What the person who said this may do. One message can do several things of a kind: each has its `number`."""
-    event, outside = said.event, said.outside
-    here = partial(outside.shelf.here, event.conversation, outside.loaded)
-    made = f"{said.turn} {number}" if number else said.turn
-    return Acts(outside.shelf, outside.loaded.settings.skills, By(made, said.now_ms, event.actor, here=here))
 
 
 def use_of(name: str, language: str) -> str:
