@@ -314,6 +314,10 @@ class WebFetchSettings(Section):
     """The longest that a page may take, redirects included."""
     max_bytes: int = Field(2_000_000, ge=1_024)
     """What is longer is cut."""
+    pdf_max_bytes: int = Field(20_000_000, ge=1_024)
+    """A larger PDF is not read."""
+    pdf_timeout_s: float = Field(15.0, gt=0)
+    """How long reading a PDF may take after it was fetched; what was read until then is what there is."""
     max_characters: int = Field(20_000, ge=100)
     """How much readable text the model gets at most."""
     max_redirects: int = Field(5, ge=0, le=20)

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
@@ -99,17 +99,20 @@ def is_public(address: Address) -> bool:
 class Fetcher:
     """Fetches by GET under the operator's rules. Holds no connection: each hop has one of its own.
 
-    `resolver` and `public` are for tests: who turns names into addresses, and which addresses pass.
+    `larger` names content types whose bodies may be longer than others. `resolver` and `public` are for tests: who turns
+    names into addresses, and which addresses pass.
     """
 
     def __init__(
         self,
         rules: WebFetchSettings,
         *,
+        larger: Mapping[str, int] | None = None,
         resolver: AbstractResolver | None = None,
         public: Callable[[Address], bool] = is_public,
     ) -> None:
         self._rules = rules
+        self._larger = larger or {}
         self._exceptions = frozenset(entry.lower() for entry in rules.allow_private)
         self._resolver = resolver
         self._public = public
@@ -220,11 +223,12 @@ class Fetcher:
     async def _read(self, response: aiohttp.ClientResponse, wanted: Callable[[str], bool]) -> Fetched:
         kind = response.content_type.lower() if "Content-Type" in response.headers else ""
         body, is_cut = bytearray(), False
+        most = self._larger.get(kind, self._rules.max_bytes)
         if wanted(kind):
             async for piece in response.content.iter_chunked(PIECE_BYTES):
                 body += piece
-                if len(body) > self._rules.max_bytes:
-                    del body[self._rules.max_bytes :]
+                if len(body) > most:
+                    del body[most:]
                     is_cut = True
                     break
         return Fetched(

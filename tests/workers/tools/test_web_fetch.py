@@ -11,6 +11,7 @@ from aiohttp import web
 
 from config.settings import Settings
 from gateway.net import Fetched
+from tests.harness.pdf import locked, pdf
 from tests.harness.web import canary, site
 from workers.tools import Call, Outside, ToolError, ToolResult
 from workers.tools.web_fetch import Tool, decoded, read
@@ -67,7 +68,7 @@ async def test_other_texts_are_told_as_they_are(kind: str) -> None:
     assert (await fetched(web.Response(text='{"a": "<b>"}', content_type=kind))) == 'URL: http://HOST/\n\n{"a": "<b>"}'
 
 
-@pytest.mark.parametrize("kind", ["image/png", "application/pdf", "application/zip", "application/octet-stream"])
+@pytest.mark.parametrize("kind", ["image/png", "application/zip", "application/octet-stream"])
 async def test_what_is_no_text_is_named_with_its_type_and_size(kind: str) -> None:
     text = await fetched(web.Response(body=b"secret bytes", content_type=kind))
     assert text == f"URL: http://HOST/\nThis is no text: {kind}, 12 bytes. Its content was not read."
@@ -214,3 +215,74 @@ def test_the_arguments_are_closed() -> None:
     assert schema.is_valid({"url": "https://example.com/", "offset": 20})
     for wrong in ({}, {"url": ""}, {"url": "x", "offset": -1}, {"url": "x", "offset": 1.5}, {"url": "x", "more": 1}):
         assert not schema.is_valid(wrong)
+
+
+# PDFs
+
+
+async def fetched_pdf(
+    raw: bytes, path: str = "/a.pdf", offset: int = 0, kind: str = "application/pdf", **rules: Any
+) -> str:
+    async with site({path.partition("?")[0]: web.Response(body=raw, content_type=kind)}) as port:
+        result = await run(tool_for(port, **rules), f"http://127.0.0.1:{port}{path}", offset)
+        assert result.addresses == (f"http://127.0.0.1:{port}{path}",)
+    return result.text.replace(f"127.0.0.1:{port}", "HOST")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/a", "application/pdf"),
+        ("/a", "application/x-pdf"),
+        ("/A.PDF?x=1", "application/octet-stream"),
+        ("/a", "text/plain"),
+    ],
+)
+async def test_the_text_of_a_pdf_is_read(path: str, kind: str) -> None:
+    text = await fetched_pdf(pdf("Open daily", title="Hours"), path, kind=kind)
+    assert text == f"Title: Hours\nURL: http://HOST{path}\nNote: a PDF of 1 pages\n\n[Page 1]\nOpen daily"
+
+
+async def test_what_is_called_nothing_and_ends_like_no_pdf_is_not_read() -> None:
+    async with site({"/a": web.Response(body=pdf("x"), content_type="application/octet-stream")}) as port:
+        result = await run(tool_for(port), f"http://127.0.0.1:{port}/a")
+    assert "This is no text: application/octet-stream" in result.text
+
+
+async def test_the_parts_of_a_long_pdf_join_to_the_whole() -> None:
+    raw = pdf(*(f"This is the page with the number {number}" for number in range(1, 31)))
+    offset, read = 0, ""
+    ends: list[str] = []
+    for _ in range(30):
+        text = await fetched_pdf(raw, offset=offset, max_characters=400)
+        body, told = re.fullmatch(r".*of 30 pages\n\n(.*)\n\n\[Characters (.*)\]", text, re.DOTALL).groups()  # type: ignore[union-attr]
+        read += body
+        ends.append(told)
+        following = re.search(r"Go on with web_fetch (\{.*\})$", told)
+        if not following:
+            break
+        offset = json.loads(following[1])["offset"]
+    assert told.endswith(f"of {len(read)}. This is the end.")
+    assert "of more than" in ends[0]
+    assert re.findall(r"\[Page (\d+)\]", read) == [str(number) for number in range(1, 31)]
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (locked(pdf("x"), "secret"), r"the PDF at http://\S+ is locked by a password"),
+        (b"<html>Log in</html>", "is broken, or no PDF"),
+        (pdf("x") + bytes(2_000), "is larger than 2,000 bytes"),
+    ],
+)
+async def test_a_pdf_that_can_not_be_read_is_told_in_a_sentence(raw: bytes, why: str) -> None:
+    with pytest.raises(ToolError, match=why):
+        await fetched_pdf(raw, pdf_max_bytes=2_000)
+
+
+async def test_a_larger_pdf_may_be_read_than_a_page() -> None:
+    assert "Open" in await fetched_pdf(pdf("Open") + b"%" + b"x" * 5_000, max_bytes=1_024)
+
+
+async def test_a_scan_is_told() -> None:
+    assert "its pages have no text: they are pictures" in await fetched_pdf(pdf(b"q Q", b"q Q"))
