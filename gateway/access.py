@@ -53,6 +53,7 @@ NEEDS_ROLE: Final[Mapping[str, Role]] = {
     "skill trust": "approver",
     "skill approve": "approver",
     "skill reject": "approver",
+    "queue clear all": "admin",
 }
 """Commands that not everybody in a channel may give. The others are for all."""
 

@@ -23,6 +23,7 @@ from gateway.platforms import Adapter, Outbound
 from gateway.store import Unreachable
 from workers.cards import BEFORE
 from workers.delivery import Delivery
+from workers.loaded import loaded
 from workers.pressed import tell_pressed
 from workers.turn import Parked, Turn, reply_to, rows_for, stable_key, turn_id, without_handle
 
@@ -40,18 +41,22 @@ class Aside:
     async def run(self, inbox: Sequence[bytes]) -> bool:
         """Run those that wait in the inbox; whether there was one. Raises `Lost`, `Unreachable`."""
         found = [(member, *one) for member in inbox if (one := _aside(event_of(member)))]
+        waiting = list(inbox)
         for member, event, command, rest in found:
+            before = waiting.index(member)
+            waiting.remove(member)
             try:
-                done = await command.run(await self._said(event, rest))
+                done = await command.run(await self._said(event, rest, tuple(waiting), before))
             except (Lost, Unreachable):
                 raise
             except Exception as error:  # noqa: BLE001  # it is met again in a turn of its own, where it can be given up
                 log(logger, "command broke", level=logging.ERROR, error=error, conversation=self.turn.stored.key.id)
                 continue
             await self._answer(member, event, done)
+            waiting = [one for one in waiting if one not in done.withdrawn]
         return bool(found)
 
-    async def _said(self, event: Event, rest: str) -> Said:
+    async def _said(self, event: Event, rest: str, inbox: Sequence[bytes], before: int) -> Said:
         turn = self.turn
         return Said(
             event,
@@ -62,6 +67,9 @@ class Aside:
             history=turn.stored.history.before(turn.state["start"]),
             outside=await self.outside(),
             open=turn.all_records,
+            inbox=inbox,
+            before=before,
+            skills=tuple(loaded(turn.stored.history)),
         )
 
     async def _answer(self, member: bytes, event: Event, done: Done) -> None:
@@ -71,7 +79,7 @@ class Aside:
             await tell_pressed(self.adapter, event, done, turn.mailbox.settings.send_timeout_s)
         rows = self._rows(event, Outbound(done.text, is_notice=True, only_for=only_for)) if done.text else []
         cards = [Record("card", turn.now_ms(), {"turn": turn.id, "text": done.text})] if done.text else []
-        await turn.take([member], (), *done.records, *cards, rows=rows)
+        await turn.take([member], (), *done.records, *cards, rows=rows, withdrawn=done.withdrawn)
         with suppress(Parked):  # they go out before the turn's reply then
             await Delivery(turn, self.adapter, turn.mailbox.settings).send_all(rows)
 

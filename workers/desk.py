@@ -43,6 +43,7 @@ from workers.cards import Cards
 from workers.crew import Crew
 from workers.delivery import Delivery, key_is_known, sent_ref
 from workers.live import Live
+from workers.loaded import loaded as loaded_skills
 from workers.pressed import tell_pressed
 from workers.rights import Rights
 from workers.steps import Steps
@@ -205,6 +206,8 @@ class Desk:
                     history=turn.stored.history.before(turn.state["start"]),
                     outside=await self._outside(adapter, turn),
                     waited=waited,
+                    inbox=tuple(turn.stored.inbox),
+                    skills=tuple(loaded_skills(turn.stored.history)),
                 ),
             )
         only_for = event.actor.id if done.is_private and not event.is_direct else None

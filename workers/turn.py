@@ -179,12 +179,24 @@ class Turn:
         control: Sequence[bytes] = (),
         *also: Record,
         rows: Sequence[Row] = (),
+        withdrawn: Sequence[bytes] = (),
     ) -> None:
-        """Move waiting events into this turn, `also` after them. Raises `Lost`."""
-        await self.mailbox.take(self.claim, self.state, members=members, control=len(control), records=also, rows=rows)
-        events = [*control, *(event_of(member) for member in members)]
+        """Move waiting events into this turn, `also` after them; those `withdrawn` nobody will answer. Raises `Lost`."""
+        await self.mailbox.take(
+            self.claim,
+            self.state,
+            members=members,
+            withdrawn=withdrawn,
+            control=len(control),
+            records=also,
+            rows=rows,
+        )
+        gone = {*members, *withdrawn}
+        self.stored.inbox[:] = [one for one in self.stored.inbox if one not in gone]
+        events = [("event", event) for event in [*control, *map(event_of, members)]]
+        events += [("withdrawn", event) for event in map(event_of, withdrawn)]
         self.stored.history.extend(
-            Record("event", self.now_ms(), {"turn": self.id, "event": read_event(event)}) for event in events
+            Record(kind, self.now_ms(), {"turn": self.id, "event": read_event(event)}) for kind, event in events
         )
         self.stored.history.extend(also)
 

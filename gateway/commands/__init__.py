@@ -81,6 +81,12 @@ class Said:
     outside: Outside
     open: Sequence[Record] = ()
     """What is stored of the turn that runs or waits, for a command that is run beside it."""
+    inbox: Sequence[bytes] = ()
+    """What else waits in the conversation (members, `gateway.conversation.mailbox.event_of`), in its order."""
+    before: int = 0
+    """So many of these came before this."""
+    skills: Sequence[str] = ()
+    """Ids of those whose text the conversation holds."""
     waited: bool = False
     """Messages that nobody had begun were taken along with it (commands that overtake)."""
 
@@ -96,6 +102,8 @@ class Done:
     """The answer is for the person who asked alone, where the platform can do that."""
     is_settled: bool = True
     """Nothing is left to decide: buttons that said this command can go."""
+    withdrawn: tuple[bytes, ...] = ()
+    """Members of `Said.inbox` that came before: nobody answers them any more. For commands that run beside a turn."""
 
 
 class Command(Protocol):

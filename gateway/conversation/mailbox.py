@@ -280,11 +280,15 @@ class Mailbox:
         turn: dict[str, Any],
         *,
         members: Sequence[bytes] = (),
+        withdrawn: Sequence[bytes] = (),
         control: int = 0,
         records: Sequence[Record] = (),
         rows: Sequence[Row] = (),
     ) -> None:
-        """Move chosen events into history and open (or keep) `turn`, in one script. Raises `Lost`."""
+        """Move chosen events into history and open (or keep) `turn`, in one script. Raises `Lost`.
+
+        `withdrawn`: members that nobody will answer; they become records of that type.
+        """
         await self._write(
             claim,
             "take",
@@ -293,9 +297,11 @@ class Mailbox:
             turn["id"],
             control,
             len(members),
+            len(withdrawn),
             len(records),
             len(rows),
             *members,
+            *withdrawn,
             *(record.dump() for record in records),
             *_flat(rows),
         )

@@ -69,7 +69,7 @@ def transcript(lines: Sequence[bytes], first: int, inbox: Sequence[bytes]) -> Tr
     running = False
     for index, line in enumerate(lines, first):
         record = Record.load(line)
-        if record.type == "event":
+        if record.type in {"event", "withdrawn"}:
             items += _of_event(record.data.get("event", {}), index)
         elif record.type == "card":
             items.append(Item("reply", index, record.at_ms, text=record.data["text"], notice=True, card=True))

@@ -11,8 +11,10 @@ import pytest
 from aiohttp import web
 
 from gateway.commands import find, names
+from gateway.events import Actor
 from gateway.store import Layout
 from tests.harness.model_replies import calls, fails, says
+from tests.harness.processes import until
 from tests.harness.web import site
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 
@@ -50,8 +52,8 @@ async def test_while_a_tool_runs(opened: Opened) -> None:
             world.model.answer_with(calls("web_fetch", {"url": f"http://127.0.0.1:{port}/"}))
             async with world.busy("look it up") as claim:
                 await asked.wait()
-                [told] = await world.beside(claim, "/help")
-                assert "/stop" in told
+                [told] = await world.beside(claim, "/status")
+                assert "the tool `web_fetch` runs" in told
             hold.set()
 
 
@@ -65,6 +67,40 @@ async def test_while_the_turn_is_parked_and_nobody_holds_it(opened: Opened) -> N
         assert "/stop" in told
         assert len(world.model.asked) == 1, "the model has its rest"
         assert (await world.desk.mailbox.load(WHERE.id)).turn, "and the turn is still open"
+
+
+async def test_what_is_taken_back_is_never_answered_and_stays_in_history(opened: Opened) -> None:
+    hold = asyncio.Event()
+    async with opened() as world:
+        world.model.answer_with(says("Well.", hold=hold))
+        async with world.busy("first") as claim:
+            await world.model.until(lambda: world.model.in_flight == 1)
+            for text, who in (("second", "U-MAX"), ("third", "U-ANA"), ("/new", "U-MAX")):
+                assert await world.say(text, actor=Actor(who, who)) == "new"
+            [told] = await world.beside(claim, "/queue")
+            assert [line.split()[1] for line in told.split("\n")[1:4]] == ["`U-MAX`:", "`U-ANA`:", "`U-MAX`:"]
+            [told] = await world.beside(claim, "/queue clear")
+            assert "`second`" in told
+            assert "`/new`" in told
+            assert "third" not in told
+            hold.set()
+            await until(lambda: "Well." in world.room.sent)
+        await world.work()
+        sent = [str(asked.request["messages"]) for asked in world.model.asked]
+        assert ["third" in one for one in sent] == [False, True]
+        assert not any("second" in one for one in sent)
+        stored = (await world.desk.mailbox.load(WHERE.id)).history
+        assert [one.data["event"]["text"] for one in stored if one.type == "withdrawn"] == ["second", "/new"]
+        assert not any(one.type == "cleared" for one in stored)
+
+
+async def test_what_waits_for_a_yes_is_told_though_nobody_holds_it(opened: Opened) -> None:
+    async with opened(profile={"tools": ["send_file"], "approvals": {"ask": ["send_file"]}}) as world:
+        world.model.answer_with(calls("send_file", {"name": "a.txt", "content": "x"}))
+        await world.ask("as a file, please")
+        [told] = await world.ask("/status")
+        assert "waits for a yes or a no" in told
+        assert "model calls so far: 1" in told
 
 
 async def test_what_waits_keeps_its_place_in_line(opened: Opened) -> None:

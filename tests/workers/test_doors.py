@@ -266,6 +266,7 @@ DOORS: Final[dict[str, Door | NoWay]] = {
             "call",
             "tool_start",
             "dropped",
+            "withdrawn",
             "asked",
             "decided",
             "failed",

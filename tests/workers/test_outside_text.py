@@ -39,6 +39,7 @@ NOT_SENT: Final = {
     "tool_start",
     "result",
     "dropped",
+    "withdrawn",
     "asked",
     "decided",
     "failed",

@@ -63,6 +63,8 @@ DOORS: Final[dict[str, Door | str]] = {
     "/team": "without a task, how it is said",
     "/new": "ends what was said",
     "/stop": "ends what runs",
+    "/queue": "what people wrote",
+    "/status": "ids of skills whose text the conversation holds",
     "/usage": "figures",
     "/why": "what the last answer did, and what may be asked for now",
 }

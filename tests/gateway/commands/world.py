@@ -95,8 +95,11 @@ class World:
         turn: str = "",
         history: Sequence[Record] = (),
         shelf: Shelf | None = None,
+        **said: Any,
     ) -> Done:
-        """A command, as the desk gives it to its module. The same `turn` is one command that is run again."""
+        """A command, as the desk gives it to its module. The same `turn` is one command that is run again; `said` has
+        further fields of `Said`.
+        """
         name, _, rest = text.removeprefix("/").partition(" ")
         event = Event(
             kind="message",
@@ -123,7 +126,7 @@ class World:
 
         command = find(name)
         assert command
-        said = Said(
+        given = Said(
             event,
             rest.strip(),
             "zh" if self.language == "zh" else "en",
@@ -140,8 +143,9 @@ class World:
                 pass_on,
                 partial(spent, self.store),
             ),
+            **said,
         )
-        return await command.run(said)
+        return await command.run(given)
 
     async def told(self, text: str, actor: Actor = ANA, key: ConversationKey = OPS, **more: Any) -> str:
         return (await self.say(text, actor, key, **more)).text

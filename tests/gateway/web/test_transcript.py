@@ -169,3 +169,13 @@ def test_a_plans_steps_stand_above_what_is_done_for_them_and_end_as_they_did() -
     assert [state for _, _, state in brief(of(*begun, *ends))[1:4]] == ["done", "failed", "waiting"]
     stopped = of(*begun, *ends, {"type": "reply", "text": "Stopped.", "notice": True})
     assert [state for _, _, state in brief(stopped)[1:5]] == ["done", "failed", "failed", "failed"]
+
+
+def test_what_was_taken_back_stays_on_the_page_and_nobody_waits_for_it() -> None:
+    shown = of(taken("hello"), {**taken("never mind", "m2"), "type": "withdrawn"}, {"type": "reply", "text": "Hi."})
+    assert [(item.text, item.waiting) for item in shown.items] == [
+        ("hello", False),
+        ("never mind", False),
+        ("Hi.", False),
+    ]
+    assert not shown.running
