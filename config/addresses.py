@@ -50,6 +50,14 @@ def exact_place(value: str) -> str:
     return value.lower()
 
 
+def host_pattern(value: str) -> str:
+    """A host name, or `*.` and one: no scheme, no port, other scripts in Punycode. Returned in lower case."""
+    name = value.lower()
+    if "_" in name or name.endswith(".") or not is_host(name.removeprefix("*.")):
+        raise PydanticCustomError("host_pattern", "not a host")
+    return name
+
+
 def is_host(text: str) -> bool:
     """A host name, or an IP address in its usual form."""
     try:

@@ -23,6 +23,7 @@ _SPECIAL: Final = {
     "empty_path": "wanted: path; `.` is the folder of this file",
     "exact_place": "wanted: exactly one host and port, such as wiki.intern:443, 10.0.0.7:8080 or [fd00::7]:80",
     "listening_host": "wanted: a host name or IP address without port, such as 127.0.0.1, ::1 or 0.0.0.0",
+    "host_pattern": "wanted: a host name such as example.com, or *.example.com for all below it; other scripts as xn--...",
     "time_zone": "wanted: an IANA time zone, such as Europe/Berlin, Asia/Shanghai or UTC",
     "own_variable": "wanted: the name of a variable that is neither deskmate's own nor one that steers programs",
     "redis_address": "wanted: an address such as redis://host:6379/0, rediss://host:6379/0 or unix:///path",

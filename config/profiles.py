@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from config.addresses import host_pattern
 from config.checks import check
 from config.problems import ConfigError, Problem, short
 from config.settings import ENVIRONMENT_DEFAULTS, ChannelRule, Language, Pattern, Section
@@ -89,12 +90,12 @@ class Plan(Section):
 class Approvals(Section):
     """What the agent does only after a person's yes. It waits without a worker until then."""
 
-    ask: list[ToolName] = []
-    """Tools whose every call asks."""
+    ask: list[Pattern] = []
+    """Tools whose every call asks: their names, or ids of skills that run."""
     tainted: Literal["ask", "allow"] = "ask"
     """Once the model has read text from outside (a page, a file, a result): whether calls ask that have an effect which
     can't be repeated, or that could carry something out of the house."""
-    free: list[ToolName] = []
+    free: list[Pattern] = []
     """Tools that don't ask for that reason."""
     own: bool = True
     """Whether people may say yes to what was asked for on their own behalf. Approvers always may."""
@@ -160,6 +161,9 @@ class Profile(Section):
     plan: Plan = Plan()
     context: Context = Context()
     approvals: Approvals = Approvals()
+    hosts: list[Annotated[str, AfterValidator(host_pattern)]] = []
+    """Hosts of the web that replies may link to and tools may ask whatever was read: exact ones, or `*.` for all below
+    one (`*.example.com` is not `example.com`)."""
     unclear_send: Literal["repeat", "skip"] = "repeat"
     """A send whose outcome is unknown, on a platform that can't tell: send again and say so, or leave it and say so."""
     thread_follow: bool = True

@@ -6,6 +6,7 @@ Every process and every command that looks after them loads the settings here, s
 from __future__ import annotations
 
 import pkgutil
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,6 +72,7 @@ def unknown(draft: Draft) -> Iterator[Problem]:
     tools = tool_names()
     for source in draft.profiles.values():
         yield from _tools(source, tools, draft.filled)
+        yield from _approvals(source, tools)
         for index, pattern in _texts(source.tree.get("skills")) if library else ():
             # What resembles no skill may be one that somebody will add to a channel; what resembles one is a slip.
             ids = [skill.id for skill in library.skills.values()] if library else []
@@ -101,6 +103,18 @@ def _is_set(filled: Any, at: tuple[str, ...]) -> bool:
     for key in at:
         filled = filled.get(key) if isinstance(filled, Mapping) else None
     return filled is not None
+
+
+def _approvals(source: Source, tools: Sequence[str]) -> Iterator[Problem]:
+    """What resembles no tool may be a skill that runs; what resembles one is a slip, and would leave a call unasked."""
+    section = source.tree.get("approvals")
+    if not isinstance(section, Mapping):
+        return
+    for key in ("ask", "free"):
+        for index, name in _texts(section.get(key)):
+            if name not in tools and re.fullmatch(r"\w+", name) and (meant := nearest(name, tools)):
+                wanted = f"there are: {', '.join(tools)}"
+                yield source.problem(("approvals", key, index), f"there is no tool {name!r}", wanted, meant)
 
 
 def _without_program(library: Library, pattern: str) -> bool:

@@ -46,7 +46,7 @@ class Calls:
 
     @property
     def _judge(self) -> Judge:
-        return Judge(self.offered, ZoneInfo(self.turn.profile.timezone))
+        return Judge(self.offered, ZoneInfo(self.turn.profile.timezone), self.turn.whole.stored.history)
 
     async def run(self, calls: Sequence[Pending]) -> None:
         """Run all, in their order: neighbours that only read side by side, the others one by one. One that waits for a

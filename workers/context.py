@@ -15,7 +15,12 @@ def in_context(records: Sequence[Record]) -> list[Record]:
     """The records that count for what is sent: since the last `cleared`, or the last `summary` and what it leaves whole,
     without turns that were buried, and of the main line alone. What a branch is sent is read from a history of its own.
     """
-    return main_line(_kept(_since_cut(records)))
+    return main_line(with_branches(records))
+
+
+def with_branches(records: Sequence[Record]) -> list[Record]:
+    """The same with what branches wrote: it stands behind what the main line says."""
+    return _kept(_since_cut(records))
 
 
 def main_line(records: Sequence[Record]) -> list[Record]:

@@ -21,6 +21,7 @@ from workers.loaded import narrowing
 from workers.mending import NO_NAME
 from workers.moves import Pending
 from workers.programs import ProgramTool
+from workers.taint import reason_to_ask
 from workers.tools import Tool
 
 
@@ -78,6 +79,8 @@ class Judge:
 
     offered: Mapping[str, Tool]
     zone: ZoneInfo
+    conversation: Sequence[Record] = ()
+    """All of its records, where `history` may be that of a branch."""
 
     def judge(self, call: Pending, here: Here, history: Sequence[Record]) -> Runs | Asks | Refusal:
         """By what was offered, what holds now, the skills that are loaded, the tool's schema, and what a crash left."""
@@ -102,7 +105,8 @@ class Judge:
             why = "Interrupted: it is not known whether this ran, and it was not run again. "
             return Refusal(call, f"{why}Tell the person, and let them decide.")
         runs = Runs(call, tool, fitted.values, tuple(map(str, fitted.changes)))
-        asks = reason_to_ask(tool, here)
+        asks: Why | None = reason_to_ask(tool, fitted.values, self.conversation, here.profile)
+        asks = asks or ("hitl" if _wants_all_seen(tool, here) else None)
         return self._asked(runs, asks, here, history) if asks else runs
 
     def _asked(self, runs: Runs, why: Why, here: Here, history: Sequence[Record]) -> Runs | Asks | Refusal:
@@ -152,18 +156,10 @@ class Judge:
         return set().union(*map(_names, self.offered.values()))
 
 
-def reason_to_ask(tool: Tool, here: Here) -> Why | None:
-    """Why a person has to say yes before this runs, if so."""
-    if tool.name in here.profile.approvals.ask:
-        return "listed"
-    if tool.effect != "read" and not _is_decided_on_elsewhere(tool, here) and here.asks_for_all:
-        return "hitl"
-    return None
-
-
-def _is_decided_on_elsewhere(tool: Tool, here: Here) -> bool:
+def _wants_all_seen(tool: Tool, here: Here) -> bool:
     """What skills are loaded is the model's matter; and a note waits for a yes of its own."""
-    return tool.name in ABOUT_SKILLS and (tool.name != SAVE or here.profile.notes == "ask")
+    is_decided_on_elsewhere = tool.name in ABOUT_SKILLS and (tool.name != SAVE or here.profile.notes == "ask")
+    return tool.effect != "read" and not is_decided_on_elsewhere and here.asks_for_all
 
 
 def _bound(runs: Runs) -> str:

@@ -35,6 +35,8 @@ KEYS = [
     "connections.main.bot_token",
     "mailbox.dedupe_s",
     "tools[1]",
+    "approvals.ask[1]",
+    "hosts[0]",
 ]
 
 
@@ -42,7 +44,9 @@ KEYS = [
 def wrong(tmp_path: Path) -> Path:
     """Settings with one mistake of each kind, and a profile with another."""
     (tmp_path / "profiles").mkdir()
-    (tmp_path / "profiles/default.yaml").write_text("tools: [web_fetch, web_fech]\n")
+    (tmp_path / "profiles/default.yaml").write_text(
+        "tools: [web_fetch, web_fech]\napprovals: {ask: [some/skill, web_fetc], free: [web_fetch]}\nhosts: [https://a.test/]\n"
+    )
     file = tmp_path / "deskmate.yaml"
     file.write_text(WRONG)
     return file
@@ -55,6 +59,7 @@ def test_all_kinds_of_mistakes_are_told_at_once(wrong: Path) -> None:
     assert [problem.nearest for problem in caught.value.problems if problem.nearest] == [
         "anthropic",
         "slack",
+        "web_fetch",
         "web_fetch",
     ]
 

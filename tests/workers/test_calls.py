@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from config.profiles import Profile
+from config.profiles import Approvals, Profile
 from config.settings import MailboxSettings, ToolsSettings
 from gateway.conversation.claim import Lost
 from gateway.conversation.mailbox import Mailbox
@@ -229,7 +229,9 @@ async def test_neighbours_that_only_read_run_side_by_side_and_the_others_one_by_
     once.does = lambda _: count("once")
     kinds = ["read", "read", "read", "once", "once", "read"]
     uses = [use(f"t{at}", f"hammer_{kind}", times=at) for at, kind in enumerate(kinds)]
-    results = await play(turn, [read, once], *uses)
+    free = Approvals(free=[once.name])  # what was read before would make it ask
+    rights = Fixed(place(scan([]), Profile(tools=[read.name, once.name], approvals=free)))
+    results = await play(turn, [read, once], *uses, rights=rights)
     assert most == {"read": 3, "once": 1}
     assert [result.data["text"] for result in results] == kinds
 

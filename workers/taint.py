@@ -1,0 +1,162 @@
+"""Taint: whether text of third parties is in what the model is sent, and what needs a person's yes because of it.
+
+Such text may hold orders, and a model may follow them. So nothing here looks at what a text says: only at where it came
+from, and at what a call could do with what the model has read since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from config.profiles import Profile
+from gateway.conversation.records import Record
+from gateway.skill_tools import SAVE
+from gateway.text.dialect import Dialect, write
+from gateway.text.urls import is_on, place_of, stands_in
+from workers.context import spoken, with_branches
+from workers.programs import ProgramTool
+from workers.tools import Tool
+
+Source = Literal["result", "file", "picture", "channel", "quoted", "bot", "summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """Text of a third party that the model has read."""
+
+    source: Source
+    name: str = ""
+    """Of the tool, the file, or the bot."""
+
+
+def tainted(records: Sequence[Record]) -> Taint | None:
+    """The first such text of a conversation that is still in context, of its branches too: what these found goes into
+    answers. It counts until nothing of it is sent any more, and a summary carries it on.
+    """
+    here = with_branches(list(records))
+    shown = _Shown(here)
+    return next((taint for record in here if (taint := _taint_of(record, shown))), None)
+
+
+def is_given(url: str, records: Sequence[Record], profile: Profile) -> bool:
+    """Whether the model need not have made this address up, so that it carries nothing which was read since: its host is one
+    of the profile's, or it stands in what people said, in guidance, or in what came from outside. What a tool made of
+    the model's own words (a program, a file, an error) gives no address.
+    """
+    place = place_of(url)
+    if place is None:
+        return False
+    if is_on(place, profile.hosts) or stands_in(place, profile.instructions, without_scheme=True):
+        return True
+    here = with_branches(list(records))
+    if any(stands_in(place, text, without_scheme=is_said) for one in here for text, is_said in _given(one, profile)):
+        return True
+    repeated = any(stands_in(place, text, without_scheme=True) for one in here for text in _repeated(one))
+    return repeated and not any(stands_in(place, text) for one in here for text in _written(one))
+
+
+def reason_to_ask(
+    tool: Tool, arguments: Mapping[str, Any], records: Sequence[Record], profile: Profile
+) -> Literal["listed", "tainted"] | None:
+    """Why a person has to say yes before this runs; None: nobody has to. `records` are the whole conversation's."""
+    rules = profile.approvals
+    names = {tool.name, tool.skill.id} if isinstance(tool, ProgramTool) else {tool.name}
+    if not names.isdisjoint(rules.ask):
+        return "listed"
+    if rules.tainted == "allow" or not names.isdisjoint(rules.free):
+        return None
+    if tool.name == SAVE and profile.notes == "ask":  # a note waits for a person anyway
+        return None
+    if (tool.effect != "once" and tool.reach == "inside") or not tainted(records):
+        return None
+    if tool.effect != "once" and tool.reach == "address" and is_given(str(arguments.get("url")), records, profile):
+        return None
+    return "tainted"
+
+
+def _taint_of(record: Record, shown: _Shown) -> Taint | None:
+    data = record.data
+    match record.type:
+        case "tool_result" if data.get("untrusted"):
+            return Taint("result", data["name"])
+        case "attached" if data["kind"] in {"text", "image"}:
+            return Taint("file" if data["kind"] == "text" else "picture", data.get("name", ""))
+        case "overheard" if data["said"]:
+            return Taint("channel")
+        case "summary" if data.get("tainted"):
+            return Taint("summary")
+        case "event" if event := spoken(record):
+            if event.actor.is_bot:
+                return Taint("bot", event.actor.name or event.actor.id)
+            if event.quoted and not shown.has(event.quoted):
+                return Taint("quoted")
+    return None
+
+
+def _given(record: Record, profile: Profile) -> Iterator[tuple[str, bool]]:
+    """Texts that give addresses; whether a person wrote it, who may leave out `https://`."""
+    data = record.data
+    match record.type:
+        case "event" if (event := spoken(record)) and not event.actor.is_bot:
+            yield event.text, True
+        case "attached" if data["kind"] == "text":
+            yield data["text"], True
+        case "overheard":
+            yield from ((text, True) for _, text in data["said"])
+        case "skill":
+            yield data["text"], False
+        case "tool_result" if data.get("addresses"):  # it was on the net
+            yield data["text"], False
+            yield from ((address, False) for address in data["addresses"])
+        case "tool_result" if data.get("skill") and profile.notes == "ask":  # else its notes may be the model's alone
+            yield data["text"], False
+
+
+def _repeated(record: Record) -> Iterator[str]:
+    """Texts that give addresses unless they repeat ours: a quote may be of our own message, a bot may say it again."""
+    if record.type == "event" and (event := spoken(record)):
+        yield event.quoted
+        if event.actor.is_bot:
+            yield event.text
+
+
+def _written(record: Record) -> Iterator[str]:
+    """What the model wrote, and what we showed of it."""
+    match record.type:
+        case "answer":
+            yield json.dumps(record.data["content"], ensure_ascii=False)
+        case "reply" | "card":
+            yield record.data["text"]
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What was said here already, by us to the model's knowledge or by people: whoever quotes it brings nothing new."""
+
+    records: Sequence[Record]
+
+    def has(self, quoted: str) -> bool:
+        """Platforms give a quote as it was shown, perhaps cut, so only letters and digits count."""
+        wanted = _letters(quoted)
+        return not wanted or any(wanted in text for text in self._texts)
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        texts: list[str] = []
+        for record in self.records:
+            if record.type == "reply" and not record.data.get("command"):
+                texts.append(write(record.data["text"], _AS_SHOWN))
+            elif record.type == "event" and (event := spoken(record)) and not event.actor.is_bot:
+                texts.append(event.text)
+        return [_letters(text) for text in texts]
+
+
+_AS_SHOWN: Final = Dialect(link=lambda label, url: label or url)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
