@@ -19,6 +19,7 @@ from workers.compaction import SUMMARY_MAX_TOKENS, Cut
 from workers.context import SHORT_CHARACTERS, in_context, shortened, spoken
 from workers.models import Model, ModelError, Request, Usage, text_of, whole_answer
 from workers.rendering import Prompt, messages
+from workers.taint import tainted
 from workers.turn import Ended, Turn
 
 logger = logging.getLogger(__name__)
@@ -163,6 +164,7 @@ class Window:
                 "mark": secrets.token_hex(4),
                 "by": "model" if text else "rules",
                 "skills": compaction.put_away(found, history),
+                "tainted": tainted(found.away) is not None,
                 "usage": asdict(usage),
                 "carried": carry(history),
             },

@@ -129,6 +129,18 @@ async def test_where_the_model_fails_a_rule_sums_up(opened: Opened, fault: Reply
         assert "Max: my number is 4711" in sent(world)
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_a_summary_of_text_from_outside_is_text_from_outside(opened: Opened, is_read: bool) -> None:
+    async with opened(keep=1) as world:
+        read = calls("load_skill", {"name": "ticket-style", "file": "references/long.md"})
+        world.model.answer_with([*([read] if is_read else []), says("Well."), says("Well."), says(SUMMARY)])
+        await world.ask("read it")
+        await world.ask("and so on")
+        await world.ask("/compact")
+        [summary] = await records_of(world, "summary")
+        assert summary.data["tainted"] is is_read
+
+
 async def test_a_conversation_that_grows_is_made_to_fit_by_itself(opened: Opened) -> None:
     async with opened(4_000) as world:
         world.model.answer_with(talking())
