@@ -427,6 +427,19 @@ class SkillsSettings(Section):
     programs: ProgramSettings = ProgramSettings()
 
 
+class RecordingSettings(Section):
+    """Requests to the model and its answers, kept in Redis for `deskmate replay`. They hold what people wrote."""
+
+    keep: bool = False
+    """Whether they are kept at all. Secrets of these settings are masked, pictures are kept as their hash."""
+    retention_s: int = Field(3 * 86_400, ge=60, le=365 * 86_400)
+    """How long the recording of a turn is kept after its last request."""
+    turn_max_bytes: int = Field(1_048_576, ge=1_024, le=67_108_864)
+    """How large the recording of one turn may get, compressed. What does not fit is left out, and `replay` says so."""
+    total_max_bytes: int = Field(268_435_456, ge=65_536)
+    """How large all recordings of a partition may get together; the oldest ones make room."""
+
+
 class LogSettings(Section):
     """What the processes write to stderr."""
 
@@ -478,6 +491,7 @@ class Settings(Section):
     tools: ToolsSettings = ToolsSettings()
     attachments: AttachmentSettings = AttachmentSettings()
     skills: SkillsSettings = SkillsSettings()
+    recordings: RecordingSettings = RecordingSettings()
     log: LogSettings = LogSettings()
     connections: dict[ConnectionName, Connection] = {}
     """Accounts on platforms, by a name of your choice, which is part of the webhook's address."""

@@ -80,7 +80,7 @@ def start_logging(
     `secrets` are masked wherever they turn up; the collection may grow later. What other libraries log below a warning
     is left out: it tells more of people's text than of us. Exceptions that nobody catches become a line as well.
     """
-    form = _Form(process, _Mask(secrets), as_json=settings.format == "json")
+    form = _Form(process, Mask(secrets), as_json=settings.format == "json")
     handler = _Handler(stream or sys.stderr, form)
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     root = logging.getLogger()
@@ -167,7 +167,7 @@ class _Handler(logging.StreamHandler[IO[str]]):
 class _Form(logging.Formatter):
     """One record, one line of at most `LINE_MAX_BYTES`."""
 
-    def __init__(self, process: str, mask: _Mask, *, as_json: bool) -> None:
+    def __init__(self, process: str, mask: Mask, *, as_json: bool) -> None:
         super().__init__()
         self._process = process
         self._pid = os.getpid()
@@ -226,8 +226,8 @@ class _Form(logging.Formatter):
         return told
 
 
-class _Mask:
-    """Takes secrets out of text. Its pattern follows the collection, which grows as connections are opened."""
+class Mask:
+    """Takes secrets out of text, and passwords out of addresses. Its pattern follows the collection, which grows as connections are opened."""
 
     def __init__(self, secrets: Collection[str]) -> None:
         self._secrets = secrets
@@ -236,13 +236,14 @@ class _Mask:
         self._pattern = re.compile("")
 
     def __call__(self, text: str) -> str:
-        if len(self._secrets) != self._known:
-            self._known = len(self._secrets)
+        known = len(self._secrets)
+        if known != self._known:
             long = [secret for secret in list(self._secrets) if len(secret) >= SECRET_MIN_CHARACTERS]
             # As written, inside an address, inside a repr or JSON.
             forms = {form for one in long for form in (one, quote(one), quote(one, safe=""), json.dumps(one)[1:-1])}
             self._forms = sorted(forms, key=len, reverse=True)
             self._pattern = re.compile("|".join(map(re.escape, self._forms)))
+            self._known = known  # at last: another thread must not go on with the forms of before
         for (
             form
         ) in self._forms:  # almost no line holds one, and that much is found out far sooner so than by the pattern
@@ -252,7 +253,7 @@ class _Mask:
         return _PASSWORD.sub(rf"\1:{_MASKED}@", text) if "://" in text else text
 
 
-def _ready(value: Any, mask: _Mask, limit: int) -> Any:
+def _ready(value: Any, mask: Mask, limit: int) -> Any:
     """Masked, and each text at most `limit` characters long: of a long one the beginning and more of the end."""
     if isinstance(value, Mapping):
         return {mask(str(name))[:limit]: _ready(one, mask, limit) for name, one in value.items()}

@@ -86,6 +86,7 @@ class Asking:
             messages=sent,
             tools=list(work.prompt.tools),
             max_tokens=self._settings.answer_max_tokens,
+            occasion=turn.occasion(step),
         )
         answering = self._stream(request, live)
         turn.stored.history.rest()

@@ -18,20 +18,23 @@ from gateway import platforms
 from gateway.boards import Boards
 from gateway.connections import adapters
 from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.recordings import Recordings
 from gateway.feed import Feed
 from gateway.files import Files
+from gateway.logs import Mask, log
 from gateway.serving import cancelled, meet
 from gateway.shelf.notes import Notes
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf
-from gateway.store import Layout, open_store
+from gateway.store import Layout, Store, open_store
 from skills.bundles import Cache
 from skills.programs import Programs
 from workers.agent import Agent
 from workers.asking import Asking
 from workers.desk import Desk
-from workers.models import load_model
+from workers.models import Model, load_model
 from workers.offers import Offers
+from workers.recording import Recording
 from workers.tools import Outside, load_tools
 
 logger = logging.getLogger(__name__)
@@ -49,7 +52,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
     layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
     store = open_store(redis_url, layout, timeout_s=settings.redis.timeout_s)
     feed = Feed(store)
-    model = load_model(settings.model)
+    model = _recorded(load_model(settings.model), loaded, store)
     folder = settings.data / "skills"
     shelf = Shelf(store, Cache(folder), rule=rule_of, present=_present(environment(), loaded.secret_values))
     programs = Programs(settings.skills, folder, environment(), loaded.secret_values)
@@ -92,6 +95,21 @@ async def _first_snapshot(shelf: Shelf, packer: Packer) -> None:
     while not await shelf.warm():
         if not await packer.step():
             await asyncio.sleep(PAUSE_S)  # another worker is at it
+
+
+def _recorded(model: Model, loaded: Loaded, store: Store) -> Model:
+    """The same model; it keeps what it is asked, where the settings say so."""
+    settings = loaded.settings.recordings
+    if not settings.keep:
+        return model
+    log(
+        logger,
+        "requests and answers are kept, with what people write (recordings.keep)",
+        level=logging.WARNING,
+        retention_s=settings.retention_s,
+        turn_max_bytes=settings.turn_max_bytes,
+    )
+    return Recording(model, Recordings(store, settings), Mask(loaded.secret_values))
 
 
 def _present(variables: Mapping[str, str], secrets: Collection[str]) -> frozenset[str]:

@@ -25,6 +25,7 @@ from gateway.platforms import Address, Part
 from gateway.spending import Accounts, Spent
 from gateway.store import Unreachable
 from workers.context import begin_after, main_line
+from workers.models import Occasion
 from workers.moves import read_event
 
 OF_THE_WHOLE: Final = frozenset({"id", "start", "at_ms", "to", "skills", "branches"})
@@ -126,6 +127,10 @@ class Turn:
     def now_ms(self) -> int:
         """The server's time."""
         return self.mailbox.now_ms()
+
+    def occasion(self, step: int, purpose: str = "answer") -> Occasion:
+        """Of a call of the model that is made for this turn."""
+        return Occasion(self.stored.key.id, self.id, self.branch, step, purpose)
 
     def row_key(self, part: int) -> str:
         """The same after a crash and after a lost tail, so that a platform with idempotency keys sees one message."""

@@ -182,6 +182,7 @@ class Window:
             messages=[{"role": "user", "content": [{"type": "text", "text": said}]}],
             tools=[],
             max_tokens=min(compaction.SUMMARY_MAX_TOKENS, self.settings.answer_max_tokens),
+            occasion=turn.occasion(0, "summary"),
         )
         try:
             answer = await whole_answer(self.model, request)

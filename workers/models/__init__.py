@@ -22,6 +22,20 @@ StopReason = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class Occasion:
+    """What a call is made for. Nothing of it is sent."""
+
+    conversation: str = ""
+    """Its id; empty: no conversation's."""
+    turn: str = ""
+    branch: str = ""
+    step: int = 0
+    """0: no step of the turn's own, such as a summary."""
+    purpose: str = "answer"
+    """A word: `answer`, `summary`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One call of the Messages API, as the wire has it (snake_case keys of the public API)."""
 
@@ -30,6 +44,7 @@ class Request:
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]]
     max_tokens: int
+    occasion: Occasion = Occasion()
 
 
 @dataclass(frozen=True, slots=True)
