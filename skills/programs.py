@@ -116,7 +116,7 @@ class Programs:
         async with self._places:
             begun_s = time.monotonic()
             try:
-                output = await (await self._cage(skill)).run(job, self._limits())
+                output = await (await self._cage(skill)).run(job, self.limits())
             except Stopped as why:
                 raise ProgramFailed(f"{skill.id} {why}.", hide(why.chatter)) from None
             except OSError as error:
@@ -147,17 +147,23 @@ class Programs:
             env[name] = value
         return env
 
-    async def _cage(self, skill: Skill) -> Cage:
+    async def run_caged(self, job: Job, limits: Limits) -> Output:
+        """Run what is no skill's, in a sandbox or not at all. Raises `Stopped`, `OSError`."""
+        async with self._places:
+            return await (await self._cage(None)).run(job, limits)
+
+    async def _cage(self, skill: Skill | None) -> Cage:
         async with self._looking:
             if self._found is None:
                 self._found = await sandbox.find()
         if self._found.cage:
             return self._found.cage
-        if _named(skill, self.settings.unsandboxed):
+        if skill and _named(skill, self.settings.unsandboxed):
             return sandbox.BARE
         raise Stopped("was not run: this machine has no sandbox (see `deskmate doctor`)")
 
-    def _limits(self) -> Limits:
+    def limits(self) -> Limits:
+        """Those of the settings."""
         given = self.settings.programs
         return Limits(
             wall_s=given.timeout_s,

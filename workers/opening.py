@@ -74,7 +74,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
                 agent=Agent(
                     settings,
                     Asking(settings, model),
-                    Offers(settings, load_tools(Outside(settings, http)), programs),
+                    Offers(settings, load_tools(Outside(settings, http, programs)), programs),
                 ),
                 shelf=shelf,
                 notes=Notes(store),

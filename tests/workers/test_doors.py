@@ -236,6 +236,7 @@ DOORS: Final[dict[str, Door | NoWay]] = {
     "tool current_time": NoWay("the clock"),
     "tool send_file": NoWay("what the model wrote itself, or a file of the workspace"),
     "tool ask_person": NoWay("what the model asks, and what people answer"),
+    "tool run_command": NoWay("the channel's workspace, which skills are not in"),
     "tool read_file": NoWay("the channel's workspace, which skills are not in"),
     "tool write_file": NoWay("the channel's workspace, which skills are not in"),
     "tool list_files": NoWay("the channel's workspace, which skills are not in"),

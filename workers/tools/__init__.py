@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gateway.shelf.notes import Notes
     from gateway.workspace import Workspace
     from skills.folders import Skill
+    from skills.programs import Programs
 
 Effect = Literal["read", "idempotent", "once"]
 """`read`: run freely, several at once. `idempotent`: again with the same key. `once`: never again when unsure."""
@@ -105,6 +106,8 @@ class Outside:
 
     settings: Settings
     http: aiohttp.ClientSession
+    programs: Programs | None = None
+    """Runs what wants a sandbox. Without it nothing is run."""
 
 
 class Tool(Protocol):
