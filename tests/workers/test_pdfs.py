@@ -16,9 +16,11 @@ from workers.pdf_reader import CPU_S, MEMORY_MAX_BYTES
 from workers.pdfs import READER, Pdfs, Unreadable
 
 
-def readers() -> list[psutil.Process]:
-    """Those that are there, of this process."""
-    return [one for one in psutil.Process().children() if any(word.endswith("reader.py") for word in one.cmdline())]
+def readers() -> list[int]:
+    """Those that this process has started and that are there."""
+    ours = {child.pid for child in psutil.Process().children()}
+    every = psutil.process_iter(["cmdline"])
+    return [one.pid for one in every if one.pid in ours and (one.info["cmdline"] or [""])[-1].endswith("reader.py")]
 
 
 async def test_pages_are_read_under_their_numbers_with_the_title() -> None:
