@@ -7,7 +7,7 @@ from, and at what a call could do with what the model has read since.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -16,7 +16,7 @@ from config.profiles import Profile
 from gateway.conversation.records import Record
 from gateway.skill_tools import SAVE
 from gateway.text.dialect import Dialect, write
-from gateway.text.urls import is_on, place_of, stands_in
+from gateway.text.urls import Addresses, is_on, place_of
 from workers.context import spoken, with_branches
 from workers.programs import ProgramTool
 from workers.tools import Tool
@@ -50,13 +50,20 @@ def is_given(url: str, records: Sequence[Record], profile: Profile) -> bool:
     place = place_of(url)
     if place is None:
         return False
-    if is_on(place, profile.hosts) or stands_in(place, profile.instructions, without_scheme=True):
+    if is_on(place, profile.hosts):
         return True
     here = with_branches(list(records))
-    if any(stands_in(place, text, without_scheme=is_said) for one in here for text, is_said in _given(one, profile)):
+    if _all([(profile.instructions, True), *(given for one in here for given in _given(one, profile))]).has(place):
         return True
-    repeated = any(stands_in(place, text, without_scheme=True) for one in here for text in _repeated(one))
-    return repeated and not any(stands_in(place, text) for one in here for text in _written(one))
+    repeated = _all((text, True) for one in here for text in _repeated(one))
+    return repeated.has(place) and not _all((text, False) for one in here for text in _written(one)).has(place)
+
+
+def _all(texts: Iterable[tuple[str, bool]]) -> Addresses:
+    found = Addresses()
+    for text, is_said in texts:
+        found.add(text, without_scheme=is_said)
+    return found
 
 
 def reason_to_ask(

@@ -154,6 +154,7 @@ class Window:
     async def _summary(self, turn: Turn, found: Cut) -> Record:
         text, usage = await self._written(turn, found)
         history = turn.stored.history
+        was_tainted = tainted(list(history)[: len(history) - found.kept]) is not None
         return Record(
             "summary",
             turn.now_ms(),

@@ -69,45 +69,58 @@ def is_on(place: Place, hosts: Iterable[str]) -> bool:
     return any(place.host.endswith(one[1:]) if one.startswith("*.") else place.host == one for one in hosts)
 
 
-def stands_in(place: Place, text: str, *, without_scheme: bool = False) -> bool:
-    """Whether the text has this address: whole, or a longer one that begins with it and goes on behind a border.
-
-    `without_scheme`: `example.com/a` stands for an address as well.
-    """
-    lowered = text.lower()
-    hosts = {place.host, URL.build(scheme="http", host=place.host.strip("[]")).host or ""}
-    hosts = {one for one in hosts if one in lowered}
-    if not hosts:
-        return False
-    return any(_fits(place, found, without_scheme) for found in _written(hosts).finditer(text))
-
-
-_LETTER: Final = r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
-"""Of a word that an address may be a part of. Chinese, Japanese and Korean stand beside one without a blank."""
+_CJK: Final = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+"""Letters that stand beside an address without a blank."""
+_LETTER: Final = rf"[^\W{_CJK}]"
+"""Of a word that an address may be a part of."""
 _BORDER: Final = re.compile(rf"(?!{_LETTER}|[%~=+-])")
+_FOUND: Final = re.compile(
+    rf"(?:(?P<scheme>(?ai:https?))://(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]+)"
+    rf"|(?<!{_LETTER})(?<![@./:%-])(?P<bare>(?:(?:{_LETTER}|-)+\.)+(?:{_LETTER}|-)+)\.?)"
+    rf"(?::(?P<port>[0-9]{{1,5}}))?(?:(?P<rest>[/?#][^\s<>\"'`]*)|(?!\.?(?:{_LETTER}|[@-])|[:%\\]\S))"
+)
+_BESIDE: Final = re.compile(rf"[{_CJK}].*")
 
 
-def _written(hosts: Iterable[str]) -> re.Pattern[str]:
-    names = "|".join(map(re.escape, sorted(hosts)))
-    return re.compile(
-        rf"(?:(?P<scheme>(?ai:https?))://|(?<!{_LETTER})(?<![@./:%-]))(?:{names})\.?(?::(?P<port>[0-9]{{1,5}}))?"
-        rf"(?:(?P<rest>[/?#][^\s<>\"'`]*)|(?!\.?(?:{_LETTER}|[@-])|[:%\\]\S))",
-        re.IGNORECASE,
-    )
+@dataclass(frozen=True, slots=True)
+class _Stands:
+    """An address as it stands in a text; its host is known."""
+
+    scheme: str
+    """Empty where it was left out."""
+    port: int | None
+    rest: str
+
+    def gives(self, place: Place) -> bool:
+        if self.scheme not in {place.scheme, ""} and place.scheme == "http":
+            return False  # what was given encrypted is not asked for in the open
+        if (self.port or _PORTS[place.scheme]) != place.port or not self.rest.startswith(place.rest):
+            return False
+        return place.rest[-1] in "/?&" or _BORDER.match(self.rest, len(place.rest)) is not None
 
 
-def _fits(place: Place, found: re.Match[str], without_scheme: bool) -> bool:
-    scheme = (found["scheme"] or "").lower()
-    if not scheme and not without_scheme:
-        return False
-    if scheme and scheme != place.scheme and place.scheme == "http":
-        return False  # what was given encrypted is not asked for in the open
-    port = int(found["port"]) if found["port"] else None
-    if (port or _PORTS[place.scheme]) != place.port:
-        return False
-    given = (found["rest"] or "").partition("#")[0]
-    given = given if given.startswith("/") else f"/{given}"
-    if not given.startswith(place.rest):
-        return False
-    after = given[len(place.rest) :]
-    return place.rest[-1] in "/?&" or _BORDER.match(after) is not None
+class Addresses:
+    """Those that stand in texts."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, set[_Stands]] = {}
+
+    def add(self, text: str, *, without_scheme: bool = False) -> None:
+        """`without_scheme`: `example.com/a` stands for an address as well."""
+        for found in _FOUND.finditer(text):
+            host, rest = found["host"] or found["bare"], found["rest"] or ""
+            if found["scheme"] or without_scheme:
+                self._put(host, found, rest)
+            if host != (cut := _BESIDE.sub("", host)) and found["scheme"]:
+                self._put(cut, found, "")
+
+    def has(self, place: Place) -> bool:
+        """Whether this address stands there: whole, or a longer one that begins with it and goes on behind a border."""
+        return any(one.gives(place) for one in self._of.get(place.host, ()))
+
+    def _put(self, host: str, found: re.Match[str], rest: str) -> None:
+        if name := ascii_host(host):
+            given = rest.partition("#")[0]
+            given = given if given.startswith("/") else f"/{given}"
+            port = int(found["port"]) if found["port"] else None
+            self._of.setdefault(name, set()).add(_Stands((found["scheme"] or "").lower(), port, given))

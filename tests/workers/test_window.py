@@ -17,6 +17,7 @@ from tests.skills.test_library import write
 from tests.workers.at_desk import AtDesk, at_desk
 from tests.workers.records import answer, said, words
 from workers.rendering import prompt
+from workers.taint import tainted
 from workers.window import estimated, taken, tokens
 
 Opened = Callable[..., AbstractAsyncContextManager[AtDesk]]
@@ -226,3 +227,15 @@ def test_what_the_service_counted_comes_before_what_we_reckon_unless_it_counts_n
     assert taken(silent, nothing, rendered) == estimated(nothing, rendered)
     smaller = [*conversation, Record("shortened", 0, {"results": [], "files": []})]
     assert taken(smaller, nothing, rendered) == estimated(nothing, rendered)
+
+
+@pytest.mark.parametrize("quoted", ["", "Somebody else's words."])
+async def test_a_summary_says_whether_text_of_others_went_into_it(opened: Opened, quoted: str) -> None:
+    async with opened(keep=1) as world:
+        world.model.answer_with(talking())
+        await world.ask("question 1", quoted=quoted)
+        await world.ask("question 2")
+        await world.ask("/compact")
+        [summary] = await records_of(world, "summary")
+        assert bool(summary.data.get("tainted")) is bool(quoted)
+        assert bool(tainted(await world.history())) is bool(quoted)

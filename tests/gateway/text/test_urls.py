@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.text.urls import ascii_host, is_on, place_of, stands_in
+from gateway.text.urls import Addresses, ascii_host, is_on, place_of
 from tests.harness.cpu import cpu_within
 
 
@@ -84,6 +84,14 @@ def test_hosts_are_exact_or_below(url: str, expected: bool) -> None:
     assert is_on(place, ["wiki.example", "*.docs.example"]) is expected
 
 
+def stands(url: str, text: str, *, without_scheme: bool = False) -> bool:
+    place = place_of(url)
+    assert place is not None
+    addresses = Addresses()
+    addresses.add(text, without_scheme=without_scheme)
+    return addresses.has(place)
+
+
 @pytest.mark.parametrize(
     ("url", "text"),
     [
@@ -103,9 +111,7 @@ def test_hosts_are_exact_or_below(url: str, expected: bool) -> None:
     ],
 )
 def test_an_address_stands_in_a_text(url: str, text: str) -> None:
-    place = place_of(url)
-    assert place is not None
-    assert stands_in(place, text)
+    assert stands(url, text)
 
 
 @pytest.mark.parametrize(
@@ -130,23 +136,20 @@ def test_an_address_stands_in_a_text(url: str, text: str) -> None:
     ],
 )
 def test_another_address_does_not_stand_there(url: str, text: str) -> None:
-    place = place_of(url)
-    assert place is not None
-    assert not stands_in(place, text)
+    assert not stands(url, text)
 
 
 def test_people_may_leave_out_the_scheme() -> None:
-    place = place_of("https://a.test/x")
-    assert place is not None
-    assert stands_in(place, "look at a.test/x, please", without_scheme=True)
-    assert stands_in(place, "看a.test/x吧", without_scheme=True)
-    assert not stands_in(place, "look at ba.test/x", without_scheme=True)
-    assert not stands_in(place, "https://b.test//a.test/x", without_scheme=True)
+    url = "https://a.test/x"
+    assert stands(url, "look at a.test/x, please", without_scheme=True)
+    assert stands(url, "看a.test/x吧", without_scheme=True)
+    assert not stands(url, "look at ba.test/x", without_scheme=True)
+    assert not stands(url, "https://b.test//a.test/x", without_scheme=True)
 
 
-@pytest.mark.parametrize("piece", ["https://a.test/x?", "a.test.", "https://a.test:", "https://", "a.test/@", "x"])
+@pytest.mark.parametrize(
+    "piece", ["https://a.test/x?", "a.test.", "https://a.test:", "https://", "a.test/@", "x", "a-", "a.", "https://a."]
+)
 def test_long_texts_are_searched_in_one_go(piece: str) -> None:
-    place = place_of("https://a.test/y")
-    assert place is not None
-    with cpu_within(1):
-        assert not stands_in(place, piece * (1_000_000 // len(piece)) + " a.test", without_scheme=True)
+    with cpu_within(3):
+        assert not stands("https://a.test/y", piece * (1_000_000 // len(piece)) + " a.test", without_scheme=True)
