@@ -154,6 +154,7 @@ class Window:
     async def _summary(self, turn: Turn, found: Cut) -> Record:
         text, usage = await self._written(turn, found)
         history = turn.stored.history
+        # With what branches read, which is not among what is put away.
         was_tainted = tainted(list(history)[: len(history) - found.kept]) is not None
         return Record(
             "summary",
@@ -165,7 +166,7 @@ class Window:
                 "mark": secrets.token_hex(4),
                 "by": "model" if text else "rules",
                 "skills": compaction.put_away(found, history),
-                "tainted": tainted(found.away) is not None,
+                "tainted": was_tainted,
                 "usage": asdict(usage),
                 "carried": carry(history),
             },
