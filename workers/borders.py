@@ -49,8 +49,9 @@ async def border(turn: Turn) -> None:
 async def take_answer(turn: Turn, question: Asked) -> None:
     """What people wrote while a question is open is the answer to it. Raises `Lost`."""
     _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
-    if first := next(iter(talk_of(inbox)), None):
-        actor = Event.load(event_of(first)).actor
+    first = next(iter(talk_of(inbox)), None)
+    actor = Event.load(event_of(first)).actor if first else None
+    if actor and not actor.is_bot:  # a bot can't answer for people
         word = decided(question, "answer", turn.now_ms(), turn=turn.id, by=actor.id, name=actor.name)
         await take_messages(turn, word)
 

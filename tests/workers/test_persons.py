@@ -34,6 +34,7 @@ def opened(tmp_path: Path, redis_url: str, layout: Layout) -> Opened:
             "roles": {"admin": ["chat/U-ADA"], "approver": ["chat/U-LI"]},
             "approvals": {"ask": ["send_file"]} | approvals,
             "limits": {"turn_s": turn_s},
+            "other_bots": "answer",
         }
         return at_desk(tmp_path, redis_url, layout.prefix, profile=profile)
 
@@ -41,9 +42,9 @@ def opened(tmp_path: Path, redis_url: str, layout: Layout) -> Opened:
 
 
 def code_in(texts: list[str]) -> str:
-    found = re.search(r"/(?:approve|answer) ([A-Z2-7]{6})", "\n".join(texts))
+    found = re.findall(r"/(?:approve|answer) ([A-Z2-7]{6})", "\n".join(texts))
     assert found, texts
-    return found[1]
+    return str(found[-1])
 
 
 def results(asked: Asked) -> list[str]:
@@ -131,6 +132,41 @@ async def test_what_nobody_answers_ends_with_word_of_it(opened: Opened) -> None:
         assert "Nobody said yes in time" in results(world.model.asked[-1])[0]
         [late] = await world.ask(f"/approve {code}", actor=LI)
         assert "over" in late
+
+
+async def test_a_yes_that_comes_too_late_is_none(opened: Opened) -> None:
+    async with opened(wait_s=0.05) as world:
+        world.model.answer_with([sends(), says("Nobody wanted it.")])
+        code = code_in(await world.ask("send it"))
+        asked = next(one for one in await world.history() if one.type == "asked")
+        await until(lambda: _is_past(world, asked.data["until_ms"]), 10.0)
+        late, after = await world.ask(f"/approve {code}", actor=LI)
+        assert "over" in late
+        assert after == "Nobody wanted it."
+        assert "a.txt" not in world.room.sent
+
+
+async def test_a_bot_answers_for_nobody(opened: Opened) -> None:
+    async with opened() as world:
+        bot = Actor("U-LI", "Li", is_bot=True)
+        world.model.answer_with([sends(), calls("ask_person", {"question": "Which?"}), says("Well."), says("Beep.")])
+        code = code_in(await world.ask("send it"))
+        assert "You can't decide" in (await world.ask(f"/approve {code}", actor=bot))[0]
+        await world.ask(f"/deny {code}", actor=LI)
+        question = code_in(world.room.sent)
+        assert "bot can't answer" in (await world.ask(f"/answer {question} red", actor=bot))[0]
+        assert await world.ask("red", actor=bot) == []
+        assert (await world.ask(f"/answer {question} blue", actor=ANA))[1:] == ["Well.", "Beep."]
+        assert "Ana answered: blue" in results(world.model.asked[2])
+
+
+async def test_a_code_that_is_asked_here_no_more_is_not_passed_on_for_ever(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with([sends(), says("Well.")])
+        code = code_in(await world.ask("send it"))
+        await world.ask("/stop")
+        await world.ask("/new")
+        assert "Nothing is asked" in (await world.ask(f"/approve {code}", actor=LI))[0]
 
 
 async def test_the_yes_counts_only_while_who_said_it_may(opened: Opened, tmp_path: Path) -> None:
