@@ -196,10 +196,10 @@ class Turn:
             records=also,
             rows=rows,
         )
-        gone = {*members, *withdrawn}
-        self.stored.inbox[:] = [one for one in self.stored.inbox if one not in gone]
         events = [("event", event) for event in [*control, *map(event_of, members)]]
         events += [("withdrawn", event) for event in map(event_of, withdrawn)]
+        gone = {*members, *withdrawn}
+        self.stored.inbox[:] = [one for one in self.stored.inbox if one not in gone]
         self.stored.history.extend(
             Record(kind, self.now_ms(), {"turn": self.id, "event": read_event(event)}) for kind, event in events
         )
