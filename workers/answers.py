@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 
 from gateway.events import is_blank
 
+CUT = {"max_tokens", "model_context_window_exceeded"}
+"""Reasons to stop in the midst of whatever is being written."""
 LISTED = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """Deltas that add to a block, and the field that has the piece."""
 
@@ -54,11 +56,18 @@ class Growing:
                     block[name] = mended(block.get(name, "") + "".join(pieces))
             if pieces := self._pieces.get((index, "partial_json")):
                 block["input"], reason = read_arguments("".join(pieces))
-                if reason:
-                    bad_inputs[block.get("id", "")] = reason
+            else:
+                reason = ""
+            if block.get("type") == "tool_use" and self._is_cut(index) and (reason or not pieces):
+                reason = "the answer was cut off before they were whole, for it was too long"
+            if reason:
+                bad_inputs[block.get("id", "")] = reason
             if block.get("type") != "text" or not is_blank(block.get("text", "")):
                 blocks.append(block)
         return blocks, bad_inputs
+
+    def _is_cut(self, index: int) -> bool:
+        return self.stop_reason in CUT and index == max(self._blocks)
 
     def _grow(self, index: int, delta: dict[str, Any]) -> str:
         kind, block = delta["type"], self._blocks[index]

@@ -141,6 +141,20 @@ async def test_arguments_that_are_no_strict_json_are_flagged_and_the_call_is_kep
     assert reason in answer.bad_inputs["toolu_bad"]
 
 
+@pytest.mark.parametrize("stop_reason", ["max_tokens", "model_context_window_exceeded"])
+@pytest.mark.parametrize(
+    ("written", "is_cut"), [("", True), ('{"where": "in the', True), ('{"where": "there"}', False)]
+)
+async def test_a_call_that_the_limit_of_tokens_cut_off_is_flagged_even_if_nothing_of_it_was_written(
+    written: str, stop_reason: str, *, is_cut: bool
+) -> None:
+    uses = [{"type": "tool_use", "id": f"toolu_{end}", "name": "look", "json": ""} for end in ("whole", "last")]
+    uses[1]["json"] = written
+    answer = await answer_of(Reply(uses, stop_reason=stop_reason))
+    assert list(answer.bad_inputs) == (["toolu_last"] if is_cut else [])
+    assert all("too long" in reason for reason in answer.bad_inputs.values())
+
+
 async def test_a_call_without_arguments_is_a_good_call() -> None:
     answer = await answer_of(Reply([{"type": "tool_use", "name": "look", "json": ""}], stop_reason="tool_use"))
     assert answer.content[0]["input"] == {}
