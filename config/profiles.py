@@ -137,6 +137,8 @@ class Profile(Section):
     """What the model is told about itself and this channel."""
     model: str | None = None
     """Another model than `model.name` of the settings, at the same provider."""
+    fallback_model: str | None = None
+    """The model that is asked, at the same provider, while the other one is away or does not exist."""
     skills: list[Pattern] = []
     """Ids of skills, or patterns such as `*` and `finance/*`."""
     tools: list[ToolName] = []

@@ -258,10 +258,19 @@ class ModelSettings(Section):
     """The longest wait for an answer to begin."""
     idle_timeout_s: float = Field(60.0, gt=0)
     """The longest pause within an answer."""
-    max_retries: int = Field(2, ge=0, le=10)
-    """Quick retries of one call by the provider's SDK."""
+    max_retries: int = Field(6, ge=0, le=100)
+    """How often one call is tried again while the model fails, within `retry_for_s`; one that was silent, once."""
     retry_for_s: float = Field(12.0, ge=0)
-    """How long a turn goes on trying while the model is away, before the person gets a notice."""
+    """How long a turn goes on trying while the model is away, before the fallback model is asked or the person gets a
+    notice. A wait that the provider itself asks for does not count."""
+    tell_after_s: float = Field(15.0, gt=0)
+    """A person who has waited so long for a model in trouble is told once that it takes longer."""
+    breaker_failures: int = Field(6, ge=1, le=1_000)
+    """After so many failures in a row, of all workers together, a model counts as away: nobody asks but one at a time."""
+    breaker_window_s: float = Field(30.0, gt=0)
+    """Within this time they count as a row."""
+    breaker_open_s: float = Field(5.0, gt=0)
+    """How long between two requests that find out whether it is back."""
     prices: dict[str, Price] = {}
     """By the name of a model, such as `{NAME: {input: 3, output: 15, cache_read: 0.3, cache_write: 3.75}}`: `/usage` tells
     what was spent in money as well. A name counts for those that go on behind it with `-`, too."""

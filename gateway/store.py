@@ -69,6 +69,11 @@ class Layout:
         return f"{self.prefix}:{{pace}}"
 
     @property
+    def models_root(self) -> str:
+        """`dm:{models}`: begins every key about which models may be asked."""
+        return f"{self.prefix}:{{models}}"
+
+    @property
     def listen_root(self) -> str:
         """`dm:{listen}`: begins who listens for a connection, and how far it got."""
         return f"{self.prefix}:{{listen}}"

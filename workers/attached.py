@@ -99,6 +99,19 @@ class Attached:
             await self.turn.write(Record("forgotten", self.turn.now_ms(), {"turn": self.turn.id, "files": gone}))
         return {file: self._seen[file] for file in wanted if file in self._seen}
 
+    async def take_out(self) -> bool:
+        """The model refuses a picture, and does not say which: those of this turn are not sent any more, or else all.
+
+        False: there are none. Raises `Lost`.
+        """
+        there = shown(in_context(self.turn.stored.history))
+        own = set(shown(self.turn.records))
+        gone = [file for file in there if file in own] or there
+        if gone:
+            data = {"turn": self.turn.id, "files": gone, "why": "refused"}
+            await self.turn.write(Record("forgotten", self.turn.now_ms(), data))
+        return bool(gone)
+
     def _due(self) -> list[tuple[Event, int, Attachment]]:
         asked = max((at for at, record in enumerate(self.turn.records) if record.type == "call"), default=-1)
         fresh = self.turn.records[asked + 1 :]  # what a model has seen never changes

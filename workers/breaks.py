@@ -17,7 +17,8 @@ def breaks(history: Sequence[Record]) -> tuple[str, ...]:
     """Why a request that is made now does not begin with the bytes of the last one: each reason once. Empty if it does.
 
     `prompt`: system prompt or tools changed. `cleared`: /new. `buried`: a turn that was given up is left out.
-    `forgotten`: pictures that are not kept any more. `summary`, `shortened`: the context was made smaller. Else why
+    `forgotten`: pictures that are not kept any more. `summary`, `shortened`: the context was made smaller. `model`: another
+    one is asked. Else why
     a skill's text is withheld: `off`, `unsure`, `untrusted`, `changed`, `gone`, `unloaded`.
     """
     history = main_line(history)
@@ -30,6 +31,8 @@ def breaks(history: Sequence[Record]) -> tuple[str, ...]:
         match record.type:
             case "prompt" | "cleared" | "summary" | "shortened":
                 reasons.append(record.type)
+            case "switched":
+                reasons.append("model")
             case "forgotten" if not set(shown(in_context(sent))).isdisjoint(record.data["files"]):
                 reasons.append("forgotten")
             case "failed" if "part" not in record.data and _was_asked(sent, record.data["turn"]):

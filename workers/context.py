@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from gateway.commands import said_to_model
 from gateway.conversation.records import Record
@@ -61,6 +61,37 @@ def shortened(records: Sequence[Record]) -> Shortened:
         frozenset(one for note in notes for one in note["results"]),
         frozenset((of, number) for note in notes for of, number in note["files"]),
     )
+
+
+def files_of(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, Any]]:
+    """What became of each file that was attached: by the first dedupe key of the event, and the number there. Of records
+    that are in context. A picture that the model's service refused is of the kind `refused`.
+    """
+    notes = [record.data for record in records if record.type == "forgotten" and record.data.get("why") == "refused"]
+    refused = {file for note in notes for file in note["files"]}
+    return {
+        (record.data["of"], record.data["number"]): record.data
+        | ({"kind": "refused"} if record.data.get("file") in refused else {})
+        for record in records
+        if record.type == "attached"
+    }
+
+
+def makers(records: Sequence[Record]) -> tuple[dict[int, str], str | None]:
+    """By an answer's place the model that was asked for it; and the one that is asked now. Earlier records don't say."""
+    made_by: dict[int, str] = {}
+    asked = None
+    for at, record in enumerate(records):
+        if record.type in {"call", "switched"}:
+            asked = record.data.get("model", asked)
+        elif record.type == "answer" and asked is not None:
+            made_by[at] = asked
+    return made_by, asked
+
+
+def is_thought(block: Mapping[str, Any]) -> bool:
+    """Whether a block of an answer is what the model thought. It is signed for this model: no other one may be sent it."""
+    return block.get("type") in {"thinking", "redacted_thinking"}
 
 
 def spoken(record: Record) -> Event | None:

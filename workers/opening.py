@@ -31,6 +31,7 @@ from skills.bundles import Cache
 from skills.programs import Programs
 from workers.agent import Agent
 from workers.asking import Asking
+from workers.circuits import Circuits
 from workers.desk import Desk
 from workers.models import Model, load_model
 from workers.offers import Offers
@@ -73,7 +74,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
                 ),
                 agent=Agent(
                     settings,
-                    Asking(settings, model),
+                    Asking(settings, model, Circuits(store, settings.model)),
                     Offers(settings, load_tools(Outside(settings, http, programs)), programs),
                 ),
                 shelf=shelf,

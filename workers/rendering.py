@@ -17,7 +17,7 @@ from gateway.conversation.records import Record
 from gateway.events import Attachment
 from skills import marks
 from workers import given, guidance
-from workers.context import SHORT_CHARACTERS, in_context, shortened, spoken
+from workers.context import SHORT_CHARACTERS, files_of, in_context, is_thought, makers, shortened, spoken
 from workers.loaded import Why, follow
 from workers.tools import Tool
 
@@ -84,13 +84,19 @@ def messages(records: Sequence[Record], pictures: Mapping[str, str] = MappingPro
     waiting = _Batch()
     here = in_context(records)
     hints = {record.data["of"]: record.data["skills"] for record in here if record.type == "hint"}
-    attached = {(record.data["of"], record.data["number"]): record.data for record in here if record.type == "attached"}
+    attached = files_of(here)
+    made_by, asked = makers(here)
     short = shortened(here)
     course = follow(here)
     for at, record in enumerate(here):
         match record.type:
             case "answer":
-                content = [block for block in record.data["content"] if not _blank(block)]
+                is_foreign = made_by.get(at, asked) != asked
+                content = [
+                    block
+                    for block in record.data["content"]
+                    if not _blank(block) and not (is_foreign and is_thought(block))
+                ]
                 if content:
                     _add(rendered, "user", waiting.flush())
                     _add(rendered, "assistant", content)
@@ -209,6 +215,8 @@ def _told(file: Attachment, read: Mapping[str, Any], pictures: Mapping[str, str]
             return f"{about}; the picture follows)"
         case "image":
             return f"{about}; the picture is not kept any more)"
+        case "refused":
+            return f"{about}; the model's service refused the picture, so you can't see it)"
         case "text":
             mark, rest = read["mark"], read.get("left_out", 0)
             left = f"\n[... {rest} characters left out ...]" if rest else ""

@@ -20,6 +20,7 @@ from workers.context import SHORT_CHARACTERS, in_context, shortened, spoken
 from workers.models import Model, ModelError, Request, Usage, text_of, whole_answer
 from workers.rendering import Prompt, messages
 from workers.taint import tainted
+from workers.trouble import model_of
 from workers.turn import Ended, Turn
 
 logger = logging.getLogger(__name__)
@@ -179,7 +180,7 @@ class Window:
         text = marks.from_outside(compaction.transcript(found.away, most))
         said = f'<data from="conversation" mark="{mark}">\n{text}\n</data mark="{mark}">'
         request = Request(
-            model=turn.profile.model or self.settings.name,
+            model=model_of(turn, self.settings),
             system=[{"type": "text", "text": compaction.INSTRUCTIONS}],
             messages=[{"role": "user", "content": [{"type": "text", "text": said}]}],
             tools=[],

@@ -1,4 +1,4 @@
-"""/why: what the last answer did: which skills it loaded, which tools ran or were refused, and by which rule."""
+"""/why: what the last answer did: which skills it loaded, which tools ran or were refused, by which rule; and which model."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ async def run(said: Said) -> Done:
     if not any(one.type == "tool_result" and _is_about_skills(one, here) for one in turn):
         lines.append(say("why.by_itself", said.language))
         lines += _could(here, said.language)
+    lines += _models(turn, said.language)
     lines += [say("why.failed", said.language, reason=quoted(one.data["reason"])) for one in turn if _failed(one)]
     return Done("\n".join([say("why.head", said.language), *(f"- {line}" for line in lines)]))
 
@@ -54,6 +55,12 @@ def _steps(turn: Sequence[Record], language: str) -> Iterator[str]:
             yield say(
                 "why.sent_back" if one.data["changes"] else "why.accepted", language, steps=len(one.data["changes"])
             )
+
+
+def _models(turn: Sequence[Record], language: str) -> list[str]:
+    """Which answered, by their own account."""
+    names = dict.fromkeys(quoted(one.data["model"]) for one in turn if one.type == "answer" and one.data.get("model"))
+    return [say("why.model", language, models=", ".join(names))] if names else []
 
 
 def _failed(record: Record) -> bool:

@@ -23,10 +23,12 @@ class Record:
     `hint`         turn, of (the first dedupe key of an event), skills: ids for each of its files, in their order
     `attached`     turn, of (as in hint), number (which of its files), name, kind (text, image, unread) and with it text, mark,
                    left_out (characters), or file and mime (in `gateway.files`), or reason, told (the chat was told as well)
-    `forgotten`    turn, files: these pictures are not kept any more, or too many: they are not sent from here on
+    `forgotten`    turn, files: these pictures are not kept any more, or too many: they are not sent from here on. why: `refused`,
+                   if it is because the model's service refused one
     `overheard`    turn, until_ms, said (who, text), mark: what was said in the channel and not to us
     `prompt`       hash, turn: the system prompt and tools changed from here on (an expected cache miss)
-    `call`         step, turn: about to ask the model
+    `switched`     turn, model: another model than before is asked from here on; what that one thought is not sent to it
+    `call`         step, turn, model (its name as it is asked for): about to ask the model
     `answer`       step, content (blocks as the API gave them), stop_reason, usage, model, bad_inputs
     `tool_start`   step, id, name, shown (what people call it): about to run this tool
     `tool_result`  step, id, name, shown, text, error, rule and reason (what forbade it), untrusted, mark (the random word that encloses it), note

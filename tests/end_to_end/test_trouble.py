@@ -211,7 +211,7 @@ async def test_a_model_that_is_away_leads_to_a_notice_and_an_operators_line(stag
 
 async def test_a_passing_fault_of_the_model_is_not_seen_by_the_person(stage: Stage) -> None:
     stage.model.answer_with(lambda _: fails(500) if len(stage.model.asked) <= 2 else says("fine"))
-    await stage.start(settings={"model": {"max_retries": 0}})
+    await stage.start()
     assert (await stage.slack.reply_to(await stage.slack.say(stage.hook, "hello?"))).text == "fine"
 
 
@@ -393,7 +393,7 @@ async def test_stop_reaches_a_turn_that_waits_for_the_model(stage: Stage) -> Non
         return fails(529, "overloaded_error", headers={"retry-after": "5"}) if first else says("too late")
 
     stage.model.answer_with(script)
-    await stage.start(settings={"model": {"max_retries": 0, "retry_for_s": 30}})
+    await stage.start()
     said = await stage.slack.say(stage.hook, "hello?")
     await until(lambda: bool(stage.deskmate.running[-1].lines("model failed")))
     await stage.slack.say(stage.hook, "/stop", thread_ts=said.ts)

@@ -27,7 +27,7 @@ from typing import Any, Self, TextIO
 from aiohttp import web
 
 from tests.harness.messages_rules import problem
-from tests.harness.model_replies import NEW_ID, Reply, as_json, fails, says
+from tests.harness.model_replies import ASKED_MODEL, NEW_ID, Reply, as_json, fails, says
 
 KEY = "sk-test-0123456789"
 MARKER = re.compile(r"\bmark:([\w.-]+)")
@@ -214,35 +214,39 @@ class FakeModel:
                 error = reply.error or {"type": "api_error", "message": ""}
                 return _error(reply.status, error["type"], error["message"], reply.headers)
             if not parsed.get("stream"):
-                return web.Response(body=self._fresh_ids(as_json(reply.message())), content_type="application/json")
-            return await self._stream(request, reply)
+                return web.Response(
+                    body=self._filled(as_json(reply.message()), parsed), content_type="application/json"
+                )
+            return await self._stream(request, reply, parsed)
         finally:
             self.in_flight -= 1
             with suppress(asyncio.CancelledError):
                 await self._tell()
 
-    async def _stream(self, request: web.Request, reply: Reply) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, reply: Reply, asked: Mapping[str, Any]) -> web.StreamResponse:
         headers = {"request-id": f"req_{next(self._numbers)}", **reply.headers}
         if reply.raw is not None:
             return web.Response(body=reply.raw, content_type=reply.content_type, headers=headers)
         if reply.is_instant:
-            return web.Response(body=self._fresh_ids(reply.whole), content_type="text/event-stream", headers=headers)
+            return web.Response(
+                body=self._filled(reply.whole, asked), content_type="text/event-stream", headers=headers
+            )
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **headers})
         await response.prepare(request)
         if reply.cut_after_bytes is not None:
-            await response.write(self._fresh_ids(reply.whole)[: reply.cut_after_bytes])
+            await response.write(self._filled(reply.whole, asked)[: reply.cut_after_bytes])
             if request.transport:
                 request.transport.abort()
             return response
         if reply.piece_bytes is not None:
-            wire = self._fresh_ids(reply.whole)
+            wire = self._filled(reply.whole, asked)
             for start in range(0, len(wire), reply.piece_bytes):
                 await response.write(wire[start : start + reply.piece_bytes])
                 await asyncio.sleep(0)
             return response
         last = reply.end_after_events if reply.stall_after_events is None else reply.stall_after_events
         for event in reply.events[:last]:
-            await response.write(self._fresh_ids(event))
+            await response.write(self._filled(event, asked))
             if reply.between_s:
                 await asyncio.sleep(reply.between_s)
         if reply.stall_after_events is not None:
@@ -263,7 +267,9 @@ class FakeModel:
         async with self._changed:
             self._changed.notify_all()
 
-    def _fresh_ids(self, wire: bytes) -> bytes:
+    def _filled(self, wire: bytes, asked: Mapping[str, Any]) -> bytes:
+        """With new ids, and the name of the model."""
+        wire = wire.replace(ASKED_MODEL.encode(), str(asked["model"]).encode())
         while NEW_ID.encode() in wire:
             wire = wire.replace(NEW_ID.encode(), b"toolu_%06d" % next(self._numbers), 1)
         return wire

@@ -51,6 +51,7 @@ def problem(request: Any, *, alternate: bool = False, counting: bool = False) ->
         if "system" in request:
             _check_content(request["system"], "system", "system")
         _check_messages(request["messages"], alternate=alternate)
+        _check_signatures(request)
         _check_pairs(request["messages"], has_tools=bool(request.get("tools")))
         marks = sum(1 for _ in _cache_marks(request))
         _demand(
@@ -163,6 +164,14 @@ def _check_block(block: Any, where: str, place: str) -> None:
     if mark is not None:
         shape = isinstance(mark, dict) and mark.get("type") == "ephemeral" and mark.get("ttl", "5m") in {"5m", "1h"}
         _demand(shape, f"{where}.{kind}.cache_control: Input should be {{'type': 'ephemeral'}}")
+
+
+def _check_signatures(request: dict[str, Any]) -> None:
+    """What one model thought is refused by another. `tests.harness.model_replies.thought` signs with the model's name."""
+    for number, message in enumerate(request["messages"]):
+        for block in _blocks(message, "thinking"):
+            by = block["signature"].partition("@")[2]
+            _demand(by in {"", request["model"]}, f"messages.{number}.content: Invalid `signature` in `thinking` block")
 
 
 def _check_pairs(messages: list[dict[str, Any]], *, has_tools: bool) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 NEW_ID = "toolu_in_its_place"
 """Stands for a tool_use's id until the answer is sent: each use gets a new one."""
+ASKED_MODEL = "model_that_is_asked"
+"""Stands for the model's name until the answer is sent, in signatures too: those of one model are no good for another."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Reply:
         """The whole message, for a request that is not streamed."""
         blocks = [{"id": NEW_ID, **block} if block["type"] == "tool_use" else dict(block) for block in self.content]
         return {
-            "id": "msg_fake", "type": "message", "role": "assistant", "model": "fake", "content": blocks,
+            "id": "msg_fake", "type": "message", "role": "assistant", "model": ASKED_MODEL, "content": blocks,
             "stop_reason": self.stop_reason, "stop_sequence": None, "usage": dict(self.usage),
         }  # fmt: skip
 
@@ -93,6 +95,11 @@ class Reply:
         stop = {"stop_reason": self.stop_reason, "stop_sequence": None}
         yield {"type": "message_delta", "delta": stop, "usage": usage}
         yield {"type": "message_stop"}
+
+
+def thought(text: str = "hm") -> dict[str, str]:
+    """A thinking block, signed for the model that is asked."""
+    return {"type": "thinking", "thinking": text, "signature": f"{text}@{ASKED_MODEL}"}
 
 
 def says(text: str, **how: Any) -> Reply:

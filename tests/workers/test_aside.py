@@ -58,9 +58,7 @@ async def test_while_a_tool_runs(opened: Opened) -> None:
 
 
 async def test_while_the_turn_is_parked_and_nobody_holds_it(opened: Opened) -> None:
-    async with opened(
-        settings={"mailbox": {"send_hold_s": 0.05}, "model": {"max_retries": 0, "retry_for_s": 60}}
-    ) as world:
+    async with opened(settings={"mailbox": {"send_hold_s": 0.05}}) as world:
         world.model.answer_with(fails(529, "overloaded_error", headers={"retry-after": "30"}))
         assert await world.ask("what is new?") == []
         [told] = await world.ask("/help")

@@ -44,6 +44,7 @@ SEEN = [said("look"), picture("p1"), picture("p2"), call(), answer(1, words("a c
             ("prompt", "cleared", "forgotten"),
         ),
         ([Record("overheard", 0, {"until_ms": 1, "said": [], "mark": "m"})], ()),
+        ([Record("switched", 0, {"model": "spare"}), Record("switched", 0, {"model": "m"})], ("model",)),
         ([Record("file", 0, {"file": {}}), Record("card", 0, {"text": "x"})], ()),
     ],
 )

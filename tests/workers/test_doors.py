@@ -265,6 +265,7 @@ DOORS: Final[dict[str, Door | NoWay]] = {
         for name in (
             "prompt",
             "call",
+            "switched",
             "tool_start",
             "dropped",
             "withdrawn",

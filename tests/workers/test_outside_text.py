@@ -20,7 +20,7 @@ OURS: Final = {
     "hint": {"turn", "of", "skills"},
     "attached": {"turn", "of", "kind", "mark", "file", "mime"},
     "overheard": {"turn", "mark"},
-    "forgotten": {"turn", "files"},
+    "forgotten": {"turn", "files", "why"},
     "answer": {"content", "stop_reason", "model"},
     "tool_result": {"id", "name", "mark", "note", "skill", "bundle"},
     "skill": {"id", "tier", "hash", "bundle", "delivery", "call", "lead", "replaces"},
@@ -36,6 +36,7 @@ TRUSTED: Final = {("skill", "text"), ("skill", "rest")}
 NOT_SENT: Final = {
     "prompt",
     "call",
+    "switched",
     "tool_start",
     "result",
     "dropped",

@@ -30,11 +30,7 @@ def catalogue(tmp_path: Path) -> Catalogue:
 
 
 def settings(model: FakeModel) -> Settings:
-    return Settings(
-        model=ModelSettings(
-            provider="anthropic", name="fake", base_url=model.url, api_key=SecretStr(KEY), max_retries=0
-        )
-    )
+    return Settings(model=ModelSettings(provider="anthropic", name="fake", base_url=model.url, api_key=SecretStr(KEY)))
 
 
 def uses(*calls: tuple[str, dict[str, str]]) -> Reply:

@@ -290,3 +290,30 @@ def _open_calls(records: list[Record]) -> int:
         return 0
     asked = {block["id"] for block in last.data["content"] if block["type"] == "tool_use"}
     return len(asked - {record.data["id"] for record in records if record.type == "tool_result"})
+
+
+def call(model: str | None) -> Record:
+    return Record("call", 0, {"step": 1, "turn": "turn", **({"model": model} if model else {})})
+
+
+def thoughts(records: list[Record]) -> list[str]:
+    rendered = messages([*records, said("and now?")])
+    assert faults(rendered) is None
+    blocks = [block for message in rendered for block in message["content"]]
+    return [block.get("thinking") or block["data"] for block in blocks if "thinking" in block["type"]]
+
+
+def test_what_one_model_thought_is_not_sent_to_another() -> None:
+    one = {"type": "thinking", "thinking": "one", "signature": "s"}
+    two = {"type": "redacted_thinking", "data": "two"}
+    first = [said("a"), call("m"), answer(1, one, words("A."))]
+    second = [said("b"), Record("switched", 0, {"model": "n"}), call("n"), answer(1, two)]
+    assert thoughts(first) == ["one"]
+    assert thoughts([*first, *second]) == ["two"]
+    assert thoughts([*first, *second, Record("switched", 0, {"model": "m"})]) == ["one"]
+    assert thoughts([*first, *second, call("m")]) == ["one"]
+
+
+def test_thoughts_of_which_nobody_knows_whose_they_are_stay() -> None:
+    one = {"type": "thinking", "thinking": "one", "signature": "s"}
+    assert thoughts([said("a"), call(None), answer(1, one), said("b"), call("m")]) == ["one"]

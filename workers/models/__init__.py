@@ -98,7 +98,7 @@ class ModelError(Exception):
         self.passing = passing
         self.retry_after_s = retry_after_s
         self.kind = kind
-        """`unauthorized`, `not_found`, `bad_request`, `context_too_long`, `rate_limited`, `overloaded`, `unreachable`
+        """`unauthorized`, `not_found`, `bad_request`, `picture` (it refuses one), `context_too_long`, `rate_limited`, `overloaded`, `unreachable`
         (no connection), `stalled` (nothing came in time), `broken` (what came was cut or is no answer)."""
 
 

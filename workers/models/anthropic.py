@@ -1,6 +1,6 @@
 """The model `anthropic`: any server that speaks the Messages API, through Anthropic's SDK on its aiohttp transport.
 
-The SDK connects, retries, splits the stream and names the errors. The request's bytes are made here, once, and the
+The SDK connects, splits the stream and names the errors. The request's bytes are made here, once, and the
 events are read here, without the SDK's typed copy of each: a quarter of the CPU of `messages.stream()` on the default
 transport (bench/model_client.py).
 """
@@ -72,10 +72,7 @@ def open_model(settings: ModelSettings) -> AnthropicModel:
 
 
 class _Http(DefaultAioHttpClient):
-    """The SDK's client, which waits so long for the first byte and so long for each further piece, whatever the total.
-
-    The SDK tries again when the first does not come.
-    """
+    """The SDK's client, which waits so long for the first byte and so long for each further piece, whatever the total."""
 
     def __init__(self, first_byte_s: float, idle_s: float, **options: Any) -> None:
         super().__init__(**options)
@@ -129,7 +126,7 @@ class AnthropicModel:
         self._client = AsyncAnthropic(
             api_key=self._key,
             base_url=self._base_url,
-            max_retries=settings.max_retries,
+            max_retries=0,  # `workers.trouble` tries again: other workers have to know, and the person
             timeout=httpx2.Timeout(
                 max(settings.first_byte_timeout_s, settings.idle_timeout_s),
                 connect=settings.connect_timeout_s,
@@ -257,6 +254,8 @@ class AnthropicModel:
         kind, passing = BY_TYPE.get(type_, ("broken", True)) if status == 200 else by_status
         if kind == "bad_request" and any(words in reason.lower() for words in TOO_LONG):
             kind = "context_too_long"
+        elif kind == "bad_request" and "image" in reason.lower():
+            kind = "picture"
         parts = [f"HTTP {status}", type_, reason, f"request id {headers.get('request-id') or 'unknown'}"]
         return ModelError(
             self._clean(": ".join(part for part in parts if part)),

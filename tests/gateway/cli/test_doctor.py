@@ -126,9 +126,7 @@ async def test_each_connection_is_asked_who_we_are(answer: Actor | Exception, le
 
 async def test_a_wrong_key_of_the_model_fails_and_is_not_printed() -> None:
     async with FakeModel(key="right") as server:
-        wrong = ModelSettings(
-            provider="anthropic", name="m", base_url=server.url, api_key=SecretStr("sk-wrong-key"), max_retries=0
-        )
+        wrong = ModelSettings(provider="anthropic", name="m", base_url=server.url, api_key=SecretStr("sk-wrong-key"))
         found = await check_model(Settings(model=wrong))
         assert found.level == "fail"
         assert "model.api_key" in found.advice

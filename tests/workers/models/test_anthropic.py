@@ -28,7 +28,7 @@ def asks(messages: list[dict[str, Any]] = HELLO, *, tools: list[dict[str, Any]] 
 
 @asynccontextmanager
 async def opened(url: str, **settings: Any) -> AsyncIterator[Model]:
-    given = {"provider": "anthropic", "name": "fake", "base_url": url, "api_key": SecretStr(KEY), "max_retries": 0}
+    given = {"provider": "anthropic", "name": "fake", "base_url": url, "api_key": SecretStr(KEY)}
     model = open_model(ModelSettings(**{**given, **settings}))
     try:
         yield model
@@ -259,16 +259,27 @@ async def test_a_wait_that_is_no_time_is_none(given: str) -> None:
     assert (await error_of(fails(429, headers={"retry-after": given}))).retry_after_s is None
 
 
-async def test_passing_faults_before_the_answer_are_tried_again() -> None:
-    at_once = {"retry-after-ms": "1"}
-    script = [fails(500, headers=at_once), fails(529, headers=at_once), says("third time")]
-    assert (await answer_of(script, max_retries=2)).content == [{"type": "text", "text": "third time"}]
+@pytest.mark.parametrize(
+    "fault", [fails(500), fails(429, headers={"retry-after": "0"}), says("x", hold=asyncio.Event())]
+)
+async def test_one_call_is_one_request_whatever_comes_of_it(fault: Reply) -> None:
+    async with FakeModel(fault) as server, opened(server.url, first_byte_timeout_s=0.05) as model:
+        with pytest.raises(ModelError):
+            _ = [piece async for piece in model.stream(asks())]
+        assert len(server.asked) == 1
 
 
-async def test_a_first_byte_that_never_comes_is_asked_for_again() -> None:
-    script = [says("too late", hold=asyncio.Event()), says("in time")]
-    answer = await answer_of(script, max_retries=1, first_byte_timeout_s=0.05)
-    assert answer.content == [{"type": "text", "text": "in time"}]
+@pytest.mark.parametrize(
+    "message",
+    [
+        "messages.0.content.1.image.source.base64.data: At least one of the image dimensions exceed max allowed size",
+        "Could not process image",
+        "messages.2.content.0.image.source.base64: image exceeds 5 MB maximum: 5316852 bytes > 5242880 bytes",
+    ],
+)
+async def test_a_refusal_that_speaks_of_an_image_is_of_a_kind_of_its_own(message: str) -> None:
+    error = await error_of(fails(400, "invalid_request_error", message))
+    assert (error.kind, error.passing) == ("picture", False)
 
 
 async def test_without_a_first_byte_the_model_has_stalled() -> None:
