@@ -83,6 +83,8 @@ class Plan(Section):
     """Steps of a plan."""
     at_once: int = Field(4, ge=1, le=50)
     """Steps that are carried out at the same time."""
+    approve: bool = False
+    """Whether the steps are shown first and wait for a yes. A person can ask for that: `/plan --ask TASK`."""
     reviews_max: int = Field(2, ge=0, le=10)
     """How often a team's reviewer looks at what was done, and may send it back."""
 

@@ -19,6 +19,8 @@ Kind = Literal["approval", "question", "plan"]
 Word = Literal["yes", "no", "answer", "expired"]
 
 CODE_CHARACTERS: Final = 6
+TEXT_MAX: Final = 4_000
+"""Characters of what is said along with a word."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from gateway.access import Approval, may
-from gateway.asked import Asked, Word, asked_in, decided, open_in
+from gateway.asked import TEXT_MAX, Asked, Word, asked_in, decided, open_in
 from gateway.commands import Done, Said
 from gateway.phrases import say
 from gateway.text.quoting import quoted
-
-TEXT_MAX = 4_000
 
 
 async def decide(said: Said, word: Word) -> Done:
@@ -35,7 +33,7 @@ async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
     actor, language = said.event.actor, said.language
     if asked.until_ms <= said.now_ms:
         return Done(say("asked.over", language, code=asked.code), is_private=True)
-    if asked.kind == "question":
+    if asked.kind == "question" or (asked.kind == "plan" and word == "answer"):
         if word != "answer":
             return Done(say("asked.is_question", language, code=asked.code), is_settled=False)
         if actor.is_bot:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from gateway.asked import Asked, decided, open_in
+from gateway.asked import TEXT_MAX, Asked, decided, open_in
 from gateway.commands import command_of
 from gateway.conversation.claim import Leaving
 from gateway.conversation.mailbox import event_of
@@ -29,8 +29,8 @@ class Called(Exception):
         self.stop = stop
 
 
-async def border(turn: Turn) -> None:
-    """Between two steps: control always, and in `steer` what people wrote meanwhile."""
+async def border(turn: Turn, *, joins: bool = True) -> None:
+    """Between two steps: control always, and in `steer` what people wrote meanwhile, unless nothing `joins` this turn."""
     turn.claim.check()
     if turn.claim.leaving:
         raise Leaving(turn.claim.conversation)
@@ -40,20 +40,29 @@ async def border(turn: Turn) -> None:
     called = await look(turn)
     if called and called.stop:
         raise called
-    if called and (question := next((one for one in open_in(turn.all_records) if one.kind != "approval"), None)):
-        await take_answer(turn, question)
-    elif called and turn.profile.queue.mode in {"steer", "interrupt"}:
+    if called and question_in(turn):
+        await take_answer(turn)
+    elif called and joins and turn.profile.queue.mode in {"steer", "interrupt"}:
         await take_messages(turn)
 
 
-async def take_answer(turn: Turn, question: Asked) -> None:
-    """What people wrote while a question is open is the answer to it. Raises `Lost`."""
+def question_in(turn: Turn) -> Asked | None:
+    """What people are asked, and answer by just writing."""
+    return next((one for one in open_in(turn.all_records) if one.kind != "approval"), None)
+
+
+async def take_answer(turn: Turn) -> bool:
+    """What people wrote while a question is open is the answer to it; whether they wrote anything. Raises `Lost`."""
     _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
-    first = next(iter(talk_of(inbox)), None)
-    actor = Event.load(event_of(first)).actor if first else None
-    if actor and not actor.is_bot:  # a bot can't answer for people
-        word = decided(question, "answer", turn.now_ms(), turn=turn.id, by=actor.id, name=actor.name)
-        await take_messages(turn, word)
+    question, said = question_in(turn), [Event.load(event_of(member)) for member in talk_of(inbox)]
+    if not question or not said or said[0].actor.is_bot:  # a bot can't answer for people
+        return False
+    # The message follows in the conversation; a branch sees nothing of that, and a planner is told it.
+    text = "\n".join(one.text for one in said)[:TEXT_MAX] if question.branch or question.kind == "plan" else ""
+    by = said[0].actor
+    word = decided(question, "answer", turn.now_ms(), turn=turn.id, by=by.id, name=by.name, text=text)
+    await take_messages(turn, word)
+    return True
 
 
 async def take_messages(turn: Turn, *also: Record) -> None:

@@ -47,4 +47,4 @@ def talk(records: Sequence[Record]) -> Iterator[Record]:
                 yield replace(record, data={**record.data, "skills": []})
             case "answer" if record.data["stop_reason"] not in {"tool_use", "pause_turn"}:
                 said = [block for block in record.data["content"] if block.get("type") == "text"]
-                yield replace(record, data={**record.data, "content": said})
+                yield replace(record, data={**record.data, "content": said, "usage": {}})

@@ -7,23 +7,28 @@ has ended runs again, and one that was under way goes on from its branch's last 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from config.profiles import Plan
+from config.settings import Language
+from gateway.asked import asked_in
+from gateway.commands import ASK, command_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
+from gateway.events import Event
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Outbound
 from gateway.text.quoting import quoted
 from workers import given
-from workers.borders import Called, unless_called
+from workers.borders import Called, border, take_answer, unless_called
 from workers.branches import branch_of
 from workers.context import spoken
 from workers.models import Answer, Usage
 from workers.moves import Stop, next_move
+from workers.persons import Persons
 from workers.plan import (
     CLOSING,
     REVIEWER,
@@ -58,8 +63,10 @@ class Crew:
         Raises `Ended` where a notice takes the answer's place, `Parked` where the turn waits, `Lost`.
         """
         try:
+            await border(self._turn, joins=False)
             if isinstance(next_move(self._turn.records), Stop):
                 raise Ended("turn.stopped")
+            self._turn.aside = self._hear(self._turn.aside)
             return await unless_called(self._turn, self._course(), interrupts=False)
         except Called:
             await self.steps.close_calls("Stopped by the person")
@@ -76,13 +83,27 @@ class Crew:
     def _rules(self) -> Plan:
         return self._turn.profile.plan
 
+    def _hear(
+        self, aside: Callable[[Sequence[bytes]], Awaitable[bool]] | None
+    ) -> Callable[[Sequence[bytes]], Awaitable[bool]]:
+        """What people say beside the turn, and answers to what a step asks: steps that wait look again."""
+
+        async def hear(inbox: Sequence[bytes]) -> bool:
+            was_command = aside is not None and await aside(inbox)
+            was_answer = await take_answer(self._turn)
+            if was_command or was_answer:
+                self.steps.heard.set()
+            return was_command or was_answer
+
+        return hear
+
     async def _course(self) -> tuple[list[Record], str]:
         if self.steps.attached.is_due():
             await self.steps.attached.read()
         while True:
             now = self.steps.now
             self.steps.show(now)
-            if not now.steps:
+            if not now.steps or (self._asks_first and not await self._may_begin()):
                 await self._plan()
             elif now.open:
                 await self.steps.carry_out()
@@ -101,12 +122,49 @@ class Crew:
         plan = Record("plan", turn.now_ms(), {"turn": turn.id, "steps": [step.dump() for step in steps]})
         cards: list[Record] = []
         rows: list[Row] = []
-        if not self.steps.live.grows:
-            lines = "\n".join(f"- {quoted(shown(step))}" for step in steps)
-            told = Outbound(say("plan.steps", turn.language, steps=lines), is_notice=True)
+        if not self.steps.live.grows and not self._asks_first:
+            told = Outbound(say("plan.steps", turn.language, steps=_listed(steps)), is_notice=True)
             cards, rows = self.steps.attached.cards.made("plan", [told])
         await turn.write(*answers, plan, *cards, rows=rows, finished_step=True)
         await self.steps.attached.cards.send(rows)
+
+    # ---- whoever wants to see the plan first ----
+
+    @property
+    def _asks_first(self) -> bool:
+        if any(one.type == "given" and one.data["how"] == "step" for one in self._turn.all_records):
+            return False
+        first = next(one for one in self._turn.records if one.type == "event")
+        _, said = command_of(Event.of(first.data["event"])) or ("", "")
+        return self._rules.approve or said.startswith(ASK)
+
+    async def _may_begin(self) -> bool:
+        """Whether the plan is to be carried out; else it is to be changed, and the planner knows how.
+
+        Raises `Ended` where somebody said no or nobody said anything, `Parked` while it is open, `Lost`.
+        """
+        turn = self._turn
+        persons = Persons(turn, self.steps.attached.cards)
+        await persons.expire()
+        plans = [at for at, record in enumerate(turn.records) if record.type == "plan"]
+        word = next((one for one in asked_in(turn.records[plans[-1] :]) if one.kind == "plan"), None)
+        if word is None:
+            await persons.plan(len(plans), _listed(self.steps.now.steps))
+        persons.wait()
+        match word and word.word:
+            case "yes":
+                return True
+            case "answer" if word and word.by == word.requester and _plainly(word.text, "plan.yes"):
+                return True
+            case "answer" if word and not _plainly(word.text, "plan.no"):
+                branch = branch_of(turn, "plan")
+                told = next((one for one in reversed(branch.records) if one.type == "given"), None)
+                if told is None or told.data["what"] != word.text:
+                    await branch.write(given.edited(turn.id, turn.now_ms(), word.text))
+                return False
+            case "expired":
+                raise Ended("plan.nobody")
+        raise Ended("plan.refused")
 
     def _one_step(self) -> tuple[Step, ...]:
         """The whole task, where nobody could plan it."""
@@ -174,6 +232,16 @@ class Crew:
         model = next((str(one.data["model"]) for one in reversed(turn.all_records) if one.type == "answer"), "")
         said = Answer([{"type": "text", "text": text}], "end_turn", Usage(), model)
         return [*records, Record("answer", turn.now_ms(), {"step": 1, **asdict(said)})], text
+
+
+def _listed(steps: Sequence[Step]) -> str:
+    return "\n".join(f"{number}. {quoted(shown(step))}" for number, step in enumerate(steps, 1))
+
+
+def _plainly(text: str, phrase: str) -> bool:
+    """Whether somebody just said yes, or no, in one of the words for it."""
+    words = {word for language in get_args(Language) for word in say(phrase, language).split()}
+    return "".join(filter(str.isalnum, text.casefold())) in words
 
 
 def _results(now: Standing) -> list[tuple[Step, Done]]:

@@ -29,6 +29,11 @@ def again(turn: str, at_ms: int, step: Step, change: str, results: Results) -> R
     return _record(turn, at_ms, "again", change, results, step=step.id)
 
 
+def edited(turn: str, at_ms: int, wish: str) -> Record:
+    """To a planner whose plan a person wants otherwise."""
+    return _record(turn, at_ms, "edit", wish, ())
+
+
 def not_readable(turn: str, at_ms: int, fault: str) -> Record:
     """To a planner or reviewer who did not answer in the form that was asked for."""
     return _record(turn, at_ms, "fault", fault, ())
@@ -64,6 +69,8 @@ def text_of(data: Mapping[str, Any]) -> str:
             told = f"do your step again, with this change: {what}. Answer with the whole result, not with what is new"
         case "again":
             told = "what others found has changed. Do your step again with it, and answer with the whole result"
+        case "edit":
+            told = f"the person looked at the plan and says: {what}. Answer with the whole plan, changed accordingly"
         case "fault":
             told = f"this can't be read: {what}. Answer once more, whole, in the form that is asked for"
         case "closing" if data["what"]:

@@ -70,6 +70,16 @@ class Persons:
         data = {"step": call.step, "call": call.id, "tool": call.name, "choices": list(needs.choices)}
         await self._ask("question", code, Outbound(text, buttons=buttons), data)
 
+    async def plan(self, number: int, steps: str) -> None:
+        """Ask whether the turn's plan of this number may be carried out. Raises `Lost`, `Unreachable`, `Parked`."""
+        code, language = self._code("plan", str(number)), self.turn.language
+        text = say("asked.plan", language, code=code, steps=steps, minutes=self._minutes())
+        buttons = (
+            Button(say("asked.allow", language), f"approve {code}", "primary"),
+            Button(say("asked.refuse", language), f"deny {code}", "danger"),
+        )
+        await self._ask("plan", code, Outbound(text, is_notice=True, buttons=buttons), {})
+
     async def expire(self) -> None:
         """Note those that nobody has answered in time. Raises `Lost`."""
         now_ms = self.turn.now_ms()
@@ -106,7 +116,10 @@ class Persons:
         return quoted(actor.name or actor.id, 80) if actor else "–"
 
     def _until(self) -> str:
-        return say("asked.until", self.turn.language, minutes=max(1, round(self.turn.profile.approvals.wait_s / 60)))
+        return say("asked.until", self.turn.language, minutes=self._minutes())
+
+    def _minutes(self) -> int:
+        return max(1, round(self.turn.profile.approvals.wait_s / 60))
 
     async def _ask(self, kind: Kind, code: str, card: Outbound, more: dict[str, Any]) -> None:
         turn, wait_ms = self.turn, int(self.turn.profile.approvals.wait_s * 1000)

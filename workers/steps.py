@@ -39,10 +39,11 @@ class Steps:
     rights: Rights
     live: Live
     attached: Attached
-    _running: set[str] = field(default_factory=set)
-    _due_s: list[float] = field(default_factory=list)
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+    """Somebody said a word that a step may wait for."""
+    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _due_s: dict[str, float] = field(default_factory=dict)
     """When steps that are under way and have to wait go on, by the loop's clock."""
-    _leaves: bool = False
 
     @property
     def now(self) -> Standing:
@@ -50,38 +51,55 @@ class Steps:
 
     async def carry_out(self) -> None:
         """All that are open. Raises `Ended` where it is the whole turn's end, `Parked` when all that is left waits, `Lost`."""
-        open_now = self.now.open
-        ended = {step.id: asyncio.Event() for step in open_now}
-        gate = asyncio.Semaphore(self.turn.profile.plan.at_once)
-        self._running, self._due_s, self._leaves = set(), [], False
+        self._due_s.clear()
+        is_leaving = False
         try:
-            async with asyncio.TaskGroup() as group:
-                for step in open_now:
-                    group.create_task(self._when_ready(step, ended, gate))
-        except BaseExceptionGroup as several:
-            raise several.exceptions[0] from None  # the first says why the others were cancelled
-        if self._leaves:
+            while True:
+                if not is_leaving:
+                    self._begin_ready()
+                if not self._running:
+                    break
+                await self._until_something_ends()
+                for name in [name for name, task in self._running.items() if task.done()]:
+                    try:
+                        self._running.pop(name).result()
+                    except Parked as parked:
+                        self._due_s[name] = asyncio.get_running_loop().time() + parked.wait_s
+                    except Leaving:
+                        is_leaving = True  # the others come to their border, too
+        finally:
+            for task in self._running.values():
+                task.cancel()
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+            self._running.clear()
+        if is_leaving:
             raise Leaving(self.turn.claim.conversation)
         if self._due_s:
-            raise Parked(max(0.0, min(self._due_s) - asyncio.get_running_loop().time()))
+            raise Parked(max(0.0, min(self._due_s.values()) - asyncio.get_running_loop().time()))
 
-    async def _when_ready(self, step: Step, ended: dict[str, asyncio.Event], gate: asyncio.Semaphore) -> None:
-        """Wait for what it needs and for a place. One that has to wait, or to be left, lets the others come to their border."""
-        for need in step.needs:
-            if need in ended:
-                await ended[need].wait()
+    def _begin_ready(self) -> None:
+        """Those that have what they need, in their order, as far as there are places."""
+        now, time_s = self.now, asyncio.get_running_loop().time()
+        for step in now.open:
+            is_ready = all(need in now.done for need in step.needs) and self._due_s.get(step.id, 0.0) <= time_s
+            if is_ready and step.id not in self._running and len(self._running) < self.turn.profile.plan.at_once:
+                self._due_s.pop(step.id, None)
+                self._running[step.id] = asyncio.create_task(self._one(step, now), name=f"step {step.id}")
+
+    async def _until_something_ends(self) -> None:
+        """Or a step that waits can go on: its time has come, or somebody has said a word."""
+        listening = asyncio.create_task(self.heard.wait())
+        due_s = min(self._due_s.values(), default=None)
+        left_s = None if due_s is None else max(0.0, due_s - asyncio.get_running_loop().time())
         try:
-            async with gate:
-                now = self.now
-                if all(need in now.done for need in step.needs):
-                    await self._one(step, now)
-        except Parked as parked:
-            self._due_s.append(asyncio.get_running_loop().time() + parked.wait_s)
-        except Leaving:
-            self._leaves = True
+            await asyncio.wait(
+                {listening, *self._running.values()}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
-            self._running.discard(step.id)
-            ended[step.id].set()
+            listening.cancel()
+        if self.heard.is_set():
+            self.heard.clear()
+            self._due_s.clear()
 
     async def _one(self, step: Step, now: Standing) -> None:
         """Carry one out, and write down how it ended."""
@@ -91,7 +109,6 @@ class Steps:
             why = say("plan.needs_failed", turn.language, step=shown(failed))
             await self._write_end(step, (), Done(why, failed=True))
             return
-        self._running.add(step.id)
         self.show(now)
         branch = branch_of(turn, f"step {step.id}")
         here = await self.rights.now()
@@ -127,7 +144,6 @@ class Steps:
         data: dict[str, Any] = {"turn": turn.id, "id": step.id, "text": done.text}
         data |= {"failed": True} if done.failed else {}
         await turn.write(*records, Record("step_done", turn.now_ms(), data), finished_step=True)
-        self._running.discard(step.id)
         self.show(self.now)
 
     # ---- what the branches share ----

@@ -121,7 +121,7 @@ class Turn:
     def seconds_left(self) -> float:
         """Until the turn's limit of time. Waiting for people does not count."""
         now_ms = self.now_ms()
-        worked_ms = now_ms - int(self.state["at_ms"]) - waited_ms(self.records, now_ms)
+        worked_ms = now_ms - int(self.state["at_ms"]) - waited_ms(self.whole.all_records, now_ms)
         return self.profile.limits.turn_s - worked_ms / 1000
 
     def now_ms(self) -> int:

@@ -37,6 +37,8 @@ TALK: Final = frozenset({"plan", "team"})
 """Commands whose rest is talk: the model is told it as any other message, and answers it in another way. Their module's `run`
 is for those who said nothing behind it.
 """
+ASK: Final = "--ask"
+"""In front of such talk: people want to see the plan before anything is done."""
 
 ALSO: Final = {"clear": "new"}
 """Other words for commands. `/clear` and `/new` are one thing: what is not sent any more is the same, and a conversation that
@@ -144,7 +146,7 @@ def said_to_model(event: Event) -> Event | None:
     """What an event says to the model: talk, or the rest of a command that is talk. None: nothing."""
     command = command_of(event)
     if command:
-        event = replace(event, text=command[1])
+        event = replace(event, text=command[1].removeprefix(ASK).strip())
     return event if (command is None or command[0] in TALK) and not event.is_empty else None
 
 

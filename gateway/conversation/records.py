@@ -50,7 +50,7 @@ class Record:
                    the `kept` records right before this one; skills: ids that were put away with it
     `shortened`    turn, results, files: of these results (ids) and attached texts (of, number) only a part is sent from here on
     `plan`         turn, steps (id, task, needs): the task in steps. Each is carried out in a branch, `step <id>`
-    `given`        turn, how (step, again, fault, review, closing), what, step, results (id, task, text, failed), mark: what a branch is
+    `given`        turn, how (step, again, fault, edit, review, closing), what, step, results (id, task, text, failed), mark: what a branch is
                    told of its own
     `step_done`    turn, id, text (the branch's answer, or why there is none), failed
     `review`       turn, changes (text by step): what a reviewer wants to have changed; none: it is accepted

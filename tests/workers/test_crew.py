@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from gateway.events import Actor
 from gateway.platforms import Stream
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
@@ -62,7 +64,7 @@ async def test_a_task_is_carried_out_in_steps_and_the_last_step_is_the_reply(wor
 async def test_where_nothing_grows_the_steps_are_told_at_the_start(world: AtDesk) -> None:
     world.model.answer_with(acting({"plan": THREE, "a": says("1"), "b": says("2"), "c": says("B is more.")}))
     card, reply = await world.ask("/plan compare A and B")
-    assert card.splitlines()[1:] == ["- `read A`", "- `read B`", "- `compare`"]
+    assert card.splitlines()[1:] == ["1. `read A`", "2. `read B`", "3. `compare`"]
     assert reply == "B is more."
 
 
@@ -307,3 +309,136 @@ async def test_the_rehearsal_plays_all_parts(opened: Opened, way: str) -> None:
             assert "It rains in Oslo." in reply
             [told] = [one for one in await world.history() if one.type == "plan"]
             assert [step["needs"] for step in told.data["steps"]] == [[], [], ["1", "2"]]
+
+
+# people who want to see the plan first
+
+
+@pytest.fixture
+async def careful(opened: Opened) -> AsyncIterator[AtDesk]:
+    async with opened(profile={"plan": {"approve": True}, "tools": ["current_time"]}) as world:
+        world.model.answer_with(
+            acting({"plan": [TWO, plan(("z", "only write", []))], "a": says("one"), "b": says("I."), "z": says("Z.")})
+        )
+        yield world
+
+
+def code_in(card: str) -> str:
+    [code] = re.findall(r"`/approve (\w+)`", card)
+    return str(code)
+
+
+async def test_a_plan_that_is_shown_first_waits_for_a_yes(careful: AtDesk) -> None:
+    [card] = await careful.ask("/plan x")
+    assert "1. `read A`\n2. `write`" in card
+    assert len(careful.model.asked) == 1
+    await careful.work()
+    assert len(careful.model.asked) == 1
+    assert (await careful.ask(f"/approve {code_in(card)}"))[-1] == "I."
+
+
+@pytest.mark.parametrize("text", ["yes", "OK!", "好的。"])
+async def test_a_plain_yes_is_one(careful: AtDesk, text: str) -> None:
+    await careful.ask("/plan x")
+    assert (await careful.ask(text))[-1] == "I."
+
+
+async def test_what_a_person_writes_goes_back_to_the_planner_and_the_new_plan_is_shown(careful: AtDesk) -> None:
+    await careful.ask("/plan x")
+    [card] = await careful.ask("without reading")
+    assert "1. `only write`" in card
+    assert "without reading" in said(asked_by(careful, "plan")[-1])
+    assert {asked.refused for asked in careful.model.asked} == {None}
+    assert (await careful.ask("yes"))[-1] == "Z."
+
+
+@pytest.mark.parametrize("text", ["no", "/deny"])
+async def test_after_a_no_nothing_is_done(careful: AtDesk, text: str) -> None:
+    [card] = await careful.ask("/plan x")
+    text = f"/deny {code_in(card)}" if text == "/deny" else text
+    assert (await careful.ask(text))[-1] == "All right, nothing was done."
+    assert len(careful.model.asked) == 1
+
+
+async def test_somebody_elses_yes_is_none(careful: AtDesk) -> None:
+    await careful.ask("/plan x")
+    [card] = await careful.ask("yes", actor=Actor("U-ANA", "Ana"))
+    assert "only write" in card
+
+
+async def test_a_plan_that_nobody_looks_at_ends_with_a_notice(opened: Opened) -> None:
+    async with opened(profile={"plan": {"approve": True}, "approvals": {"wait_s": 0.05}}) as world:
+        world.model.answer_with(acting({"plan": TWO}))
+        await world.ask("/plan x")
+        await asyncio.sleep(0.1)
+        await world.work()
+        assert "in time" in world.room.sent[-1]
+
+
+async def test_a_person_may_ask_to_see_the_plan_first(world: AtDesk) -> None:
+    world.model.answer_with(acting({"plan": TWO, "a": says("one"), "b": says("I.")}))
+    [card] = await world.ask("/plan --ask x")
+    assert "--ask" not in said(world.model.asked[0])
+    assert (await world.ask(f"/approve {code_in(card)}"))[-1] == "I."
+
+
+# steps that wait for people
+
+
+async def test_a_step_that_waits_for_a_yes_goes_on_when_it_is_said_and_others_meanwhile(opened: Opened) -> None:
+    async with opened(profile={"tools": ["current_time"], "approvals": {"ask": ["current_time"]}}) as world:
+        held = asyncio.Event()
+        world.model.answer_with(
+            acting(
+                {
+                    "plan": plan(("a", "look", []), ("b", "long", []), ("c", "write", ["a", "b"])),
+                    "a": [calls("current_time"), says("It is late.")],
+                    "b": says("b", hold=held),
+                    "c": says("Done."),
+                }
+            )
+        )
+        assert await world.say("/plan x") == "new"
+        [claim] = (await world.desk.mailbox.claim(0, "w1", 1)).grants
+        working = asyncio.create_task(world.desk.attend(claim, lambda: 0))
+        async with asyncio.timeout(20):
+            while not any("/approve" in one for one in world.room.sent):
+                await asyncio.sleep(0.01)
+        card = next(one for one in world.room.sent if "/approve" in one)
+        assert await world.say(f"/approve {code_in(card)}") == "new"
+        claim.news.set()
+        await world.model.until(lambda: len(asked_by(world, "a")) == 2, within_s=20)  # while b is at work still
+        held.set()
+        await working
+        assert world.room.sent[-1] == "Done."
+        assert {asked.refused for asked in world.model.asked} == {None}
+
+
+async def test_a_step_that_asks_people_is_told_what_they_wrote(opened: Opened) -> None:
+    async with opened(profile={"tools": ["ask_person"]}) as world:
+        ask = calls("ask_person", {"question": "Which year?"})
+        world.model.answer_with(
+            acting({"plan": TWO, "a": [ask, says("Of 2024.")], "b": says("Done."), "talk": says("Hm.")})
+        )
+        asked = await world.ask("/plan x")
+        assert "Which year?" in asked[-1]
+        assert (await world.ask("2024 of course"))[-1] == "Done."
+        assert "2024 of course" in said(asked_by(world, "a")[-1])
+        await world.ask("thanks")
+        assert "2024 of course" in said(world.model.asked[-1])
+        assert {one.refused for one in world.model.asked} == {None}
+
+
+async def test_a_message_that_comes_meanwhile_is_answered_after_the_plan_in_every_mode(opened: Opened) -> None:
+    async with opened(profile={"queue": {"mode": "interrupt"}}) as world:
+        held = asyncio.Event()
+        world.model.answer_with(
+            acting({"plan": TWO, "a": says("one", hold=held), "b": says("I."), "talk": says("Hm.")})
+        )
+        working = asyncio.create_task(world.ask("/plan x"))
+        await world.model.until(lambda: bool(asked_by(world, "a")))
+        await world.say("and y?")
+        held.set()
+        await working
+        await world.work()
+        assert [one for one in world.room.sent if one in {"I.", "Hm."}] == ["I.", "Hm."]

@@ -67,7 +67,7 @@ class Pay:
         del call
         self.paid.append(arguments["what"])
         await asyncio.sleep(0)
-        return ToolResult("Paid.")
+        return ToolResult("Paid.", untrusted=False)  # else the next call would wait for a person
 
 
 @dataclass

@@ -59,6 +59,7 @@ GIVEN: Final = (
     ("again", "twice"),
     ("again", ""),
     ("fault", "no JSON"),
+    ("edit", "shorter"),
     ("review", ""),
     ("closing", "wrong"),
 )
