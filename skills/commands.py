@@ -49,7 +49,7 @@ class Ended:
     """What came of a command."""
 
     code: int | None
-    """Its exit code, negative for a signal. None: its time was over, and no files came back."""
+    """Its exit code, negative for a signal. None: its time was over, and its files are as they were then."""
     out: str
     err: str
     files: Mapping[str, bytes]

@@ -33,16 +33,7 @@ def run(params: dict[str, Any]) -> dict[str, Any]:
             file.write(content)
     out, err = Kept(params["printed_bytes"]), Kept(params["printed_bytes"])
     code = carry_out(params["command"], params["timeout_s"], out, err)
-    said: dict[str, Any] = {
-        "code": code,
-        "out": out.said(),
-        "err": err.said(),
-        "files": {},
-        "taken": [],
-        "left": [],
-        "left_total": 0,
-    }
-    return said if code is None else {**said, **collected(before, params)}
+    return {"code": code, "out": out.said(), "err": err.said(), **collected(before, params)}
 
 
 def carry_out(command: str, timeout_s: float, out: Kept, err: Kept) -> int | None:

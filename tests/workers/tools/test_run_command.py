@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -124,6 +125,7 @@ async def test_links_and_what_is_no_file_are_not_taken_along(shell: Shell) -> No
     assert "'pipe' (no plain file)" in text
     assert "'a b' (its name can't be one of the workspace)" in text
     assert "hidden" not in text
+    assert ".cache" not in text
     assert await shell.files() == {"kept": b"kept", "fine": b"fine\n"}
 
 
@@ -217,8 +219,10 @@ async def test_beginning_and_end_of_what_it_prints_are_kept(shell: Shell) -> Non
 
 @pytest.mark.sandbox
 async def test_what_it_leaves_running_ends_with_it(shell: Shell) -> None:
+    begun_s = time.monotonic()
     text = await shell("(sleep 77777 &) ; (setsid sleep 77777 > /dev/null 2>&1 &) ; echo done")
     assert text == "Exit code 0.\n--- stdout\ndone"
+    assert time.monotonic() - begun_s < shell.settings.skills.programs.timeout_s / 2
     assert not [one for one in psutil.process_iter(["cmdline"]) if "77777" in (one.info["cmdline"] or ())]
 
 
