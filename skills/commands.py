@@ -91,10 +91,9 @@ async def run(programs: Programs, command: Command) -> Ended:
 
 def _ended(output: Output, command: Command) -> Ended:
     """The bytes may be the command's own: nothing in them is taken for granted. Raises all that a wrong form leads to."""
-    said: Any = json.loads(output.result)
-    if output.failed:
-        raise CommandFailed(f"The command could not be run: {str(said['error'])[:500]}.")
-    said = said["json"]
+    if output.failed:  # what it says of that may be the command's word, and an error is not marked as such
+        raise CommandFailed("The command could not be run: its files could not be laid out or not be collected.")
+    said: Any = json.loads(output.result)["json"]
     code = said["code"]
     if code is not None and type(code) is not int:
         raise TypeError
