@@ -28,7 +28,7 @@ _DRAFTS: Final = {
     "http://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
 }
 _NEWEST: Final = next(iter(_DRAFTS))
-_ELSEWHERE: Final = (
+ELSEWHERE: Final = (
     "$id",
     "$anchor",
     "$dynamicRef",
@@ -38,13 +38,13 @@ _ELSEWHERE: Final = (
     "$vocabulary",
 )
 """What makes a reference depend on more than its own text."""
-_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_LISTS: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
-_SINGLE: Final = (
+MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+LISTS: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
+SINGLE: Final = (
     *("items", "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "propertyNames", "contains"),
     *("not", "if", "then", "else", "additionalItems"),
 )
-_ARGUMENT: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+ARGUMENT: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SECRET: Final = re.compile(
     r"\b(?:sk-[\w-]{16,}|xox[abprs]-[\w-]{10,}|gh[pousr]_\w{20,}|AKIA[0-9A-Z]{16})|-----BEGIN [A-Z ]*PRIVATE KEY"
 )
@@ -80,7 +80,7 @@ def read(raw: bytes) -> Schema:
         raise BrokenSchema(f"no JSON: {error}") from None
     if not isinstance(tree, dict):
         raise BrokenSchema("not an object")
-    _check_size(tree)
+    check_size(tree)
     effect = tree.pop("effect", "once")
     if effect not in get_args(Effect):
         raise BrokenSchema(f"effect: wanted one of {', '.join(get_args(Effect))}, came {json.dumps(effect)}")
@@ -113,8 +113,8 @@ def resolved(part: Any, root: Mapping[str, Any]) -> Any:
     return part
 
 
-def _check_size(tree: Any) -> None:
-    """Without recursion: the file may be as deep as it likes."""
+def check_size(tree: Any) -> None:
+    """Without recursion: it may be as deep as it likes. Raises `BrokenSchema`."""
     level, values = [tree], 0
     for _ in range(DEPTH_MAX):
         values += len(level)
@@ -132,11 +132,11 @@ def _schemas(part: Any, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if not isinstance(part, Mapping):
         return
     yield place or "the whole", part
-    for name in _MAPS:
+    for name in MAPS:
         if isinstance(part.get(name), Mapping):
             for key, inner in part[name].items():
                 yield from _schemas(inner, f"{place}/{name}/{key}")
-    for name in (*_LISTS, *_SINGLE):
+    for name in (*LISTS, *SINGLE):
         inner = part.get(name)
         for one in inner if isinstance(inner, list) else [inner]:
             yield from _schemas(one, f"{place}/{name}")
@@ -148,14 +148,14 @@ def _check_top(tree: Mapping[str, Any]) -> None:
         raise BrokenSchema(f"{found} can't stand at the top, where the arguments are named")
     properties = tree.get("properties", {})
     for name in properties if isinstance(properties, dict) else ():
-        if not _ARGUMENT.fullmatch(name):
+        if not ARGUMENT.fullmatch(name):
             raise BrokenSchema(
                 f"properties: {name[:80]!r}: an argument's name has 1 to 64 of A-Z, a-z, 0-9, _, . and -"
             )
 
 
 def _check_part(place: str, part: Mapping[str, Any], root: Mapping[str, Any]) -> None:
-    if found := next((word for word in _ELSEWHERE if word in part), None):
+    if found := next((word for word in ELSEWHERE if word in part), None):
         raise BrokenSchema(f"{place}: {found} is not taken")
     draft = part.get("$schema", _NEWEST)
     if not isinstance(draft, str) or draft.rstrip("#") not in _DRAFTS:
@@ -203,7 +203,7 @@ def _close(part: Any) -> None:
     if not isinstance(part, dict):
         return
     described = isinstance(part.get("properties"), dict)
-    composed = any(word in part for word in (*_LISTS, "$ref"))
+    composed = any(word in part for word in (*LISTS, "$ref"))
     if (described or (part.get("type") == "object" and not composed)) and "patternProperties" not in part:
         part.setdefault("additionalProperties", False)
     for name in ("properties", "$defs", "definitions"):
