@@ -130,7 +130,7 @@ class Calls:
             data["error"] = True
         if isinstance(judged, Refusal) and judged.rule:
             data |= {"rule": judged.rule, "reason": judged.reason}
-        if result.untrusted and not failed:
+        if result.untrusted:
             data |= {"untrusted": True, "mark": secrets.token_hex(4)}
         if result.addresses:
             data["addresses"] = list(result.addresses)
@@ -176,7 +176,7 @@ class Calls:
             async with asyncio.timeout(self.settings.timeout_s):
                 return await tool.run(judged.arguments, context), False
         except ToolError as why_not:
-            return ToolResult(str(why_not), untrusted=False), True
+            return ToolResult(str(why_not), untrusted=why_not.untrusted, note=why_not.note), True
         except TimeoutError:
             unsure = " It is not known whether it had its effect." if tool.effect == "once" else ""
             text = f"{call.name} took longer than {self.settings.timeout_s:g} s.{unsure}"

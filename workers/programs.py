@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 
 from config.settings import Settings
 from gateway.access import Here, SkillUse, may
-from gateway.conversation.records import Record
 from gateway.logs import log
-from skills import parts, programs
+from skills import programs
 from skills.folders import Skill
 from skills.programs import Grant, ProgramFailed, Programs
+from workers.paging import Pages
 from workers.rights import Rights
 from workers.tools import Call, Effect, Reach, Tool, ToolError, ToolResult
 
@@ -49,7 +49,7 @@ class ProgramTool:
         self.reach: Reach = "free" if skill.id in settings.skills.programs.network else "inside"
         self._runs = runs
         self._grant = grant
-        self._page_bytes = settings.tools.result_max_characters * 9 // 10  # longer ones would be cut in the middle
+        self._pages = Pages(settings.tools.result_max_characters)
 
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
         about: dict[str, Any] = {"id": self.skill.id, "conversation": call.conversation, "call": call.key[:12]}
@@ -66,16 +66,4 @@ class ProgramTool:
             raise ToolError(str(error)) from error
         log(logger, "program ended", **about, ms=result.took_ms, result_bytes=len(result.text.encode()))
         log(logger, "program printed", level=logging.DEBUG, **about, text=result.chatter)
-        return self._page(result.text, call)
-
-    def _page(self, text: str, call: Call) -> ToolResult:
-        first = parts.part(text, 0, self._page_bytes)
-        if first.is_last:
-            return ToolResult(text)
-        name = call.key[:12]
-        record = Record("result", time.time_ns() // 1_000_000, {"id": name, "from": self.skill.id, "text": text})
-        rest = f'read_result(result="{name}", offset={first.end})'
-        return ToolResult(
-            f"{first.text}\n---\nThe result goes on from character {first.end} of {first.total}: {rest}",
-            records=(record,),
-        )
+        return self._pages.first(result.text, call, self.skill.id)
