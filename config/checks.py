@@ -25,6 +25,7 @@ _SPECIAL: Final = {
     "listening_host": "wanted: a host name or IP address without port, such as 127.0.0.1, ::1 or 0.0.0.0",
     "host_pattern": "wanted: a host name such as example.com, or *.example.com for all below it; other scripts as xn--...",
     "time_zone": "wanted: an IANA time zone, such as Europe/Berlin, Asia/Shanghai or UTC",
+    "secret_argument": "wanted: text; everybody on the machine sees a command line, so what a variable holds belongs in env",
     "own_variable": "wanted: the name of a variable that is neither deskmate's own nor one that steers programs",
     "redis_address": "wanted: an address such as redis://host:6379/0, rediss://host:6379/0 or unix:///path",
 }
@@ -133,7 +134,8 @@ def _problem(source: Source, base: At, model: type[Section], error: Any, given: 
     if get_origin(annotation) is Literal and isinstance(error["input"], str):
         close = nearest(error["input"], map(str, get_args(annotation)))
     is_section = isinstance(annotation, type) and issubclass(annotation, Section)
-    hidden = is_section or "headers" in at  # one may hold, the other be a secret in the wrong place
+    # One may hold, the other be a secret in the wrong place.
+    hidden = is_section or not {"headers", "env"}.isdisjoint(at)
     refused = "the value is not allowed" if hidden else _refused(source, at, error["input"])
     return source.problem(at, refused, _SPECIAL.get(kind) or f"wanted: {wanted(annotation, rules)}", close)
 

@@ -159,8 +159,7 @@ def load(
     elif problems or settings is None:
         raise ConfigError(problems)
     secret_values.update(secrets(settings))
-    headers = (filled.get("model") or {}).get("headers") or {}
-    secret_values.update(str(one) for one in headers.values() if isinstance(one, Variable))
+    secret_values.update(_named({name: filled.get(name) for name in ("model", "mcp")}))
     again = partial(load, file, variables=variables, platforms=platforms, further=further, without=without, vital=vital)
     return Loaded(
         settings=settings,
@@ -174,6 +173,15 @@ def load(
         mistakes=problems,
         _filled=filled,
     )
+
+
+def _named(part: Any, *, counts: bool = False) -> Iterator[str]:
+    """What variables hold that stand in headers or in an environment."""
+    if isinstance(part, Variable) and counts:
+        yield str(part)
+    elif isinstance(part, Mapping):
+        for name, inner in part.items():
+            yield from _named(inner, counts=counts or name in {"headers", "env"})
 
 
 def _as_far_as_possible(

@@ -22,7 +22,7 @@ from config.source import Source, read
 PROFILE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 DEFAULT: Final = "default"
 
-ToolName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+ToolName = Annotated[str, Field(pattern=r"^[a-z][a-zA-Z0-9_-]{0,63}$")]
 
 _STEERS: Final = re.compile(
     r"(?:LD_|DYLD_|PYTHON|GIT_|DESKMATE_|MALLOC_|GLIBC_).*|PATH|HOME|TMPDIR|TZ|LANG|LC_.*|IFS|ENV|BASH_ENV|SHELLOPTS"
@@ -144,7 +144,8 @@ class Profile(Section):
     skills: list[Pattern] = []
     """Ids of skills, or patterns such as `*` and `finance/*`."""
     tools: list[ToolName] = []
-    """Names of tools: `workers/tools/<name>.py`."""
+    """Names of tools: `workers/tools/<name>.py`, and `<server>__<tool>` of the settings' `mcp.servers`. Each is named by
+    itself, there are no patterns."""
     programs: list[Pattern] = []
     """Which of its skills may run as programs: ids or patterns. Each is a tool of its own."""
     program_env: list[Annotated[str, AfterValidator(_variable)]] = []

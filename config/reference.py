@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
@@ -36,8 +36,16 @@ def _section(name: str, model: type[Section]) -> Iterator[str]:
     yield f"### `{name}`"
     yield _about(model)
     yield _table(model, f"{name}.", [inner for inner, _ in _sections(model)])
-    for inner, part in _sections(model):
+    for inner, part in (*_sections(model), *_by_name(model)):
         yield from _section(f"{name}.{inner}", part)
+
+
+def _by_name(model: type[Section]) -> Iterator[tuple[str, type[Section]]]:
+    """Sections of which there may be several, each under a name of the operator's choice."""
+    for name, field in model.model_fields.items():
+        kinds = get_args(field.annotation) if get_origin(field.annotation) is dict else ()
+        if kinds and isinstance(kinds[1], type) and issubclass(kinds[1], Section):
+            yield f"{name}.<name>", kinds[1]
 
 
 def _sections(model: type[Section]) -> list[tuple[str, type[Section]]]:

@@ -91,9 +91,20 @@ def _beside_the_file(value: Any, info: ValidationInfo) -> Any:
 
 _OPENS: Final = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
 
+
+def _open_doors_by_name(given: Any, info: ValidationInfo) -> Any:
+    """Of headers and variables, those whose names say that they open doors may only be named."""
+    for name, value in given.items() if isinstance(given, Mapping) and info.context is not None else ():
+        if _OPENS.search(str(name)) and isinstance(value, str) and not isinstance(value, Variable):
+            raise PydanticCustomError("secret_in_file", "a secret may not stand in the file", {"key": name})
+    return given
+
+
 Secret = Annotated[SecretStr, BeforeValidator(_only_named)]
 """Written `$NAME` in the file. Code that builds a section itself passes a `SecretStr`."""
 
+Named = Annotated[dict[str, str], BeforeValidator(_open_doors_by_name)]
+"""Headers or variables. What is written `$NAME` is kept out of the logs."""
 Folder = Annotated[Path, BeforeValidator(_beside_the_file)]
 WebAddress = Annotated[str, AfterValidator(web_address)]
 """`http://` or `https://`, without the slash at the end."""
@@ -246,7 +257,7 @@ class ModelSettings(Section):
     """Where the API is: any server that speaks it. By default the provider's own."""
     api_key: Secret | None = None
     """Opens the API."""
-    headers: dict[str, str] = {}
+    headers: Named = {}
     """Further headers of each request. What is written `$NAME` here is kept out of the logs."""
     answer_max_tokens: int = Field(4_096, ge=1)
     """The longest answer to one call."""
@@ -278,24 +289,6 @@ class ModelSettings(Section):
     """Of `prices`; it is only shown."""
     cache: bool = True
     """Mark each request for the provider's prompt cache (the top-level `cache_control`); off for servers that refuse it."""
-
-    @field_validator("headers", mode="before")
-    @classmethod
-    def _headers_that_open_doors_are_secrets(cls, given: Any, info: ValidationInfo) -> Any:
-        for name, value in given.items() if isinstance(given, Mapping) and info.context is not None else ():
-            if _OPENS.search(str(name)) and isinstance(value, str) and not isinstance(value, Variable):
-                raise PydanticCustomError("secret_in_file", "a secret may not stand in the file", {"key": name})
-        return given
-
-    @model_validator(mode="after")
-    def _an_answer_leaves_room(self) -> Self:
-        if self.answer_max_tokens > self.context_tokens / 2:
-            raise PydanticCustomError(
-                "across",
-                "wanted: at most half of model.context_tokens ({limit})",
-                {"key": "answer_max_tokens", "limit": f"{self.context_tokens // 2}"},
-            )
-        return self
 
     @model_validator(mode="after")
     def _the_service_wants_a_key(self) -> Self:
@@ -380,6 +373,74 @@ class ToolsSettings(Section):
     web_fetch: WebFetchSettings = WebFetchSettings()
     web_search: WebSearchSettings = WebSearchSettings()
     workspace: WorkspaceSettings = WorkspaceSettings()
+
+
+def _no_secret(given: Any) -> Any:
+    """A command line can be seen by everybody on the machine."""
+    if isinstance(given, list) and any(isinstance(one, Variable) for one in given):
+        raise PydanticCustomError("secret_argument", "a variable may not stand in a command")
+    return given
+
+
+class McpToolSettings(Section):
+    """What you say of one tool of a server. What the server says of itself counts for nothing here."""
+
+    effect: Literal["read", "idempotent", "once"] = "once"
+    """`read`: it changes nothing, so several may run side by side. `idempotent`: twice is like once. `once`: not run
+    again when its outcome is unknown."""
+    reach: Literal["inside", "address", "free"] = "free"
+    """What of its arguments leaves the house. `inside`: nothing. `address`: that in `url`. `free`: any text."""
+
+
+class McpServerSettings(Section):
+    """An MCP server: a `command` that is started here, or a `url`. See [mcp.md](mcp.md)."""
+
+    command: Annotated[list[Annotated[str, StringConstraints(min_length=1)]], BeforeValidator(_no_secret)] = []
+    """Program and arguments of a server that speaks over its standard input and output."""
+    env: Named = {}
+    """The whole environment of the command. What is written `$NAME` is kept out of the logs."""
+    cwd: Folder | None = None
+    """The folder that the command begins in; without it, `/`."""
+    url: WebAddress | None = None
+    """Where a server is that speaks streamable HTTP."""
+    headers: Named = {}
+    """Further headers of each request to it. What is written `$NAME` is kept out of the logs."""
+    per: Literal["conversation", "worker"] = "conversation"
+    """Who shares one session with the server, and so what it keeps: nobody, or all conversations of a worker."""
+    sessions_max: int = Field(8, ge=1, le=1_000)
+    """How many sessions a worker has open at once. The one that was idle longest makes room for the next."""
+    idle_s: float = Field(600.0, gt=0)
+    """A session that nobody used for so long is ended."""
+    start_timeout_s: float = Field(20.0, gt=0)
+    """The longest that starting a session may take."""
+    timeout_s: float = Field(50.0, gt=0)
+    """The longest that one call may take. `tools.timeout_s` counts as well, a start included."""
+    message_max_bytes: int = Field(4_194_304, ge=65_536)
+    """A server that sends more at once is ended."""
+    tools: dict[str, McpToolSettings] = {}
+    """By the tool's name, as the server has it: its effect and reach, where they are less than the most careful."""
+
+    @model_validator(mode="after")
+    def _a_command_or_an_address(self) -> Self:
+        if bool(self.command) == bool(self.url):
+            what, wanted = "there are both" if self.url else "missing", "wanted: either a command or a url"
+            raise PydanticCustomError("across", "{wanted}", {"key": "command", "what": what, "wanted": wanted})
+        if extra := [name for name in ("env", "cwd") if self.url and getattr(self, name)]:
+            raise PydanticCustomError("across", "wanted: a server with a command, for this", {"key": extra[0]})
+        if self.command and self.headers:
+            raise PydanticCustomError("across", "wanted: a server with a url, for this", {"key": "headers"})
+        return self
+
+
+ServerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,30}(?:[-_][a-z0-9]{1,30}){0,2}$")]
+"""Without two `_` in a row: a tool of it is called `server__tool`."""
+
+
+class McpSettings(Section):
+    """Tools from elsewhere, over the Model Context Protocol."""
+
+    servers: dict[ServerName, McpServerSettings] = {}
+    """By a name of your choice, which begins the names of their tools: `chrome__navigate_page`."""
 
 
 class AttachmentSettings(Section):
@@ -498,6 +559,7 @@ class Settings(Section):
     worker: WorkerSettings = WorkerSettings()
     model: ModelSettings = ModelSettings()
     tools: ToolsSettings = ToolsSettings()
+    mcp: McpSettings = McpSettings()
     attachments: AttachmentSettings = AttachmentSettings()
     skills: SkillsSettings = SkillsSettings()
     recordings: RecordingSettings = RecordingSettings()

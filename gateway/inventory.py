@@ -70,6 +70,9 @@ def unknown(draft: Draft) -> Iterator[Problem]:
             what = f"there is no folder {short(made.folder or Path())}"
             yield draft.source.problem(("skills", "folder"), what)
     tools = tool_names()
+    if tools and _servers(draft.filled) and find_spec("mcp") is None:
+        what = "the package that speaks with MCP servers is not installed"
+        yield draft.source.problem(("mcp", "servers"), what, "wanted: pip install 'deskmate[mcp]', or no servers")
     for source in draft.profiles.values():
         yield from _tools(source, tools, draft.filled)
         yield from _approvals(source, tools)
@@ -89,7 +92,9 @@ def unknown(draft: Draft) -> Iterator[Problem]:
 
 def _tools(source: Source, tools: Sequence[str], filled: Mapping[str, Any]) -> Iterator[Problem]:
     for index, tool in _texts(source.tree.get("tools")) if tools else ():
-        if tool not in tools:
+        if "__" in tool:
+            yield from _unknown_server(source, index, tool, _servers(filled))
+        elif tool not in tools:
             wanted = f"there are: {', '.join(tools)}"
             yield source.problem(("tools", index), f"there is no tool {tool!r}", wanted, nearest(tool, tools))
         elif tool in NEEDED and not _is_set(filled, NEEDED[tool]):
@@ -115,6 +120,21 @@ def _approvals(source: Source, tools: Sequence[str]) -> Iterator[Problem]:
             if name not in tools and re.fullmatch(r"\w+", name) and (meant := nearest(name, tools)):
                 wanted = f"there are: {', '.join(tools)}"
                 yield source.problem(("approvals", key, index), f"there is no tool {name!r}", wanted, meant)
+
+
+def _servers(filled: Mapping[str, Any]) -> list[str]:
+    section = filled.get("mcp")
+    servers = section.get("servers") if isinstance(section, Mapping) else None
+    return sorted(map(str, servers)) if isinstance(servers, Mapping) else []
+
+
+def _unknown_server(source: Source, index: int, tool: str, servers: Sequence[str]) -> Iterator[Problem]:
+    """Which tools a server has only it can say; but whose they are, the settings do."""
+    name = tool.partition("__")[0]
+    if name not in servers:
+        what = f"there is no MCP server {name!r}"
+        wanted = f"mcp.servers of the settings has: {', '.join(servers) or 'none'}"
+        yield source.problem(("tools", index), what, wanted, nearest(name, servers))
 
 
 def _without_program(library: Library, pattern: str) -> bool:

@@ -98,6 +98,11 @@ class Layout:
         """`dm:{spent}`: begins what was spent, by account."""
         return f"{self.prefix}:{{spent}}"
 
+    @property
+    def mcp_root(self) -> str:
+        """`dm:{mcp}`: begins what was approved of tools from elsewhere."""
+        return f"{self.prefix}:{{mcp}}"
+
     def root_of(self, conversation_id: str) -> str:
         return self.root(self.partition(conversation_id))
 

@@ -64,7 +64,7 @@ class Agent:
     ) -> tuple[Record, str]:
         turn = attached.turn
         await self._asking.note_prompt(turn, offer.prompt)
-        calls = Calls(self._settings.tools, offer.tools, turn, rights, live, attached.cards)
+        calls = Calls(self._settings.tools, offer.tools, turn, rights, live, attached.cards, offer.withheld)
         work = Work(turn, here.catalogue, offer.prompt, calls, attached)
         while True:
             try:

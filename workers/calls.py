@@ -7,7 +7,7 @@ import itertools
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -43,10 +43,13 @@ class Calls:
     rights: Rights
     live: Telling
     cards: Cards
+    withheld: Mapping[str, str] = field(default_factory=dict)
+    """See `Offer.withheld`."""
 
     @property
     def _judge(self) -> Judge:
-        return Judge(self.offered, ZoneInfo(self.turn.profile.timezone), self.turn.whole.stored.history)
+        zone = ZoneInfo(self.turn.profile.timezone)
+        return Judge(self.offered, zone, self.turn.whole.stored.history, self.withheld)
 
     async def run(self, calls: Sequence[Pending]) -> None:
         """Run all, in their order: neighbours that only read side by side, the others one by one. One that waits for a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
 
@@ -81,6 +81,8 @@ class Judge:
     zone: ZoneInfo
     conversation: Sequence[Record] = ()
     """All of its records, where `history` may be that of a branch."""
+    withheld: Mapping[str, str] = field(default_factory=dict)
+    """See `Offer.withheld`."""
 
     def judge(self, call: Pending, here: Here, history: Sequence[Record]) -> Runs | Asks | Refusal:
         """By what was offered, what holds now, the skills that are loaded, the tool's schema, and what a crash left."""
@@ -91,7 +93,8 @@ class Judge:
             there = sorted(name for name, one in self.offered.items() if _verdict(here, one).allowed)
             why = f"There is no tool {call.name!r} here. Tools: {', '.join(there) or 'none'}."
             if verdict.allowed:
-                return Refusal(call, why, asked=asked)
+                missing = f"{asked} can't be used now: {self.withheld[asked]}. " if asked in self.withheld else ""
+                return Refusal(call, missing + why, asked=asked)
             return Refusal(call, why, verdict.rule, asked, verdict.reason)
         if narrower := self._narrower(tool, history):
             return Refusal(call, narrower)

@@ -22,6 +22,7 @@ from gateway.conversation.recordings import Recordings
 from gateway.feed import Feed
 from gateway.files import Files
 from gateway.logs import Mask, log
+from gateway.pins import Pins
 from gateway.serving import cancelled, meet
 from gateway.shelf.notes import Notes
 from gateway.shelf.packing import Packer
@@ -33,6 +34,7 @@ from workers.agent import Agent
 from workers.asking import Asking
 from workers.circuits import Circuits
 from workers.desk import Desk
+from workers.mcp import open_servers
 from workers.models import Model, load_model
 from workers.offers import Offers
 from workers.recording import Recording
@@ -57,6 +59,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
     folder = settings.data / "skills"
     shelf = Shelf(store, Cache(folder), rule=rule_of, present=_present(environment(), loaded.secret_values))
     programs = Programs(settings.skills, folder, environment(), loaded.secret_values)
+    servers = open_servers(settings, Pins(store))
     watched = Watched(loaded)
     watching: asyncio.Task[None] | None = None
     try:
@@ -75,7 +78,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
                 agent=Agent(
                     settings,
                     Asking(settings, model, Circuits(store, settings.model)),
-                    Offers(settings, load_tools(Outside(settings, http, programs)), programs),
+                    Offers(settings, load_tools(Outside(settings, http, programs)), programs, servers),
                 ),
                 shelf=shelf,
                 notes=Notes(store),
@@ -83,6 +86,8 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
     finally:
         if watching:
             await cancelled([watching])
+        if servers:
+            await servers.close()
         await model.close()
         await feed.close()
         await store.close()

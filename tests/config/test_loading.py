@@ -414,3 +414,51 @@ def test_control_characters_in_the_file_do_not_reach_the_terminal(tmp_path: Path
     found = problems(tmp_path, '"a\\e[31mred\\u2028b": 1\n')
     (problem,) = found.values()
     assert str(problem).isprintable()
+
+
+MCP = """
+    mcp:
+      servers:
+        chrome: {command: [node, server.js], cwd: servers, env: {PATH: /usr/bin, TOKEN: $TOKEN}}
+        wiki: {url: "https://wiki.example/mcp/", headers: {Authorization: $WIKI}, tools: {search: {effect: read}}}
+"""
+
+
+def test_servers_are_read_and_what_variables_hold_is_secret(tmp_path: Path) -> None:
+    found = loaded(tmp_path, MCP, {"TOKEN": "tok-1", "WIKI": "Bearer w"})
+    chrome, wiki = found.settings.mcp.servers.values()
+    assert (chrome.env, chrome.cwd) == ({"PATH": "/usr/bin", "TOKEN": "tok-1"}, tmp_path / "servers")
+    assert (wiki.url, wiki.tools["search"].effect, wiki.tools["search"].reach) == (
+        "https://wiki.example/mcp",
+        "read",
+        "free",
+    )
+    assert found.secret_values == {"tok-1", "Bearer w"}
+
+
+@pytest.mark.parametrize(
+    ("server", "key", "said"),
+    [
+        ("{}", "command", "missing; wanted: either a command or a url"),
+        ("{command: [x], url: 'http://x'}", "command", "there are both; wanted: either a command or a url"),
+        ("{command: []}", "command", "missing"),
+        ("{command: [x, '']}", "command[1]", "wanted: text"),
+        ("{command: [x, $TOKEN]}", "command", "everybody on the machine sees a command line"),
+        ("{command: [x], headers: {A: b}}", "headers", "wanted: a server with a url, for this"),
+        ("{url: 'http://x', env: {A: b}}", "env", "wanted: a server with a command, for this"),
+        ("{url: 'http://x', cwd: here}", "cwd", "wanted: a server with a command, for this"),
+        (f"{{command: [x], env: {{API_KEY: {CANARY}}}}}", "env.API_KEY", "a secret may not stand in the file"),
+        (f"{{url: 'http://x', headers: {{Authorization: {CANARY}}}}}", "headers.Authorization", "a secret may not"),
+        ("{command: [x], tools: {t: {effect: rad}}}", "tools.t.effect", "wanted: one of read, idempotent, once"),
+        ("{command: [x], per: channel}", "per", "wanted: one of conversation, worker"),
+    ],
+)
+def test_a_server_that_can_not_be_says_why(tmp_path: Path, server: str, key: str, said: str) -> None:
+    found = problems(tmp_path, f"mcp: {{servers: {{twin: {server}}}}}", {"TOKEN": CANARY})
+    assert said in str(found[f"mcp.servers.twin.{key}"])
+
+
+@pytest.mark.parametrize("name", ["a__b", "a_", "_a", "A", "1a", "a.b", "a-_b", "x" * 40])
+def test_a_servers_name_leaves_no_doubt_where_it_ends(tmp_path: Path, name: str) -> None:
+    found = problems(tmp_path, f"mcp: {{servers: {{{name}: {{command: [x]}}}}}}")
+    assert "the name is not allowed" in str(found[f"mcp.servers.{name}"])

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from config.problems import ConfigError
+from gateway import inventory
 from gateway.cli import run
 from gateway.inventory import load_checked, load_for_operator, load_for_visitor, model_names, tool_names
 
@@ -187,3 +189,33 @@ def test_a_profile_that_lists_a_search_which_nobody_set_up_is_a_mistake(tmp_path
     file.write_text("tools: {web_search: {provider: tavily}}\n")
     with pytest.raises(ConfigError, match=r"tools\.web_search\.api_key: missing"):
         load_checked(file, {})
+
+
+def test_tools_of_servers_are_named_one_by_one_and_their_server_must_be_there(tmp_path: Path) -> None:
+    """Which tools a server has only it can say."""
+    (tmp_path / "profiles").mkdir()
+    tools = "tools: [chrome__navigate_page, chrom__click, 'chrome__*', 'chrome__*x']\n"
+    (tmp_path / "profiles/default.yaml").write_text(tools.replace(", 'chrome__*', 'chrome__*x'", ""))
+    file = tmp_path / "deskmate.yaml"
+    file.write_text("mcp: {servers: {chrome: {command: [node]}}}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_checked(file, {})
+    [problem] = caught.value.problems
+    assert (
+        "tools[1]: there is no MCP server 'chrom'; did you mean chrome? mcp.servers of the settings has: chrome"
+        in str(problem)
+    )
+    (tmp_path / "profiles/default.yaml").write_text(tools)
+    with pytest.raises(ConfigError) as caught:
+        load_checked(file, {})
+    assert {"tools[2]", "tools[3]"} <= {one.key for one in caught.value.problems}, "there are no patterns"
+
+
+def test_servers_without_the_package_that_speaks_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "find_spec", lambda name: None if name == "mcp" else find_spec(name))
+    file = tmp_path / "deskmate.yaml"
+    file.write_text("mcp: {servers: {chrome: {command: [node]}}}\n")
+    with pytest.raises(ConfigError, match=r"mcp.servers: .* not installed; wanted: pip install 'deskmate\[mcp\]'"):
+        load_checked(file, {})
+    file.write_text("mcp: {servers: {}}\n")
+    load_checked(file, {})
