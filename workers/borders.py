@@ -77,13 +77,14 @@ async def take_messages(turn: Turn, *also: Record) -> None:
 
 async def look(turn: Turn) -> Called | None:
     """What waits and is for this turn. Control that stops it is taken into it. Raises `Lost`."""
-    control, inbox = await turn.mailbox.waiting(turn.claim.conversation)
-    if any(is_stop(read_event(event)) for event in control):
-        await turn.take((), control)
-        return Called(stop=True)
-    if turn.aside and await turn.aside(inbox):
-        _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
-    return Called(stop=False) if talk_of(inbox) else None
+    async with turn.looking:
+        control, inbox = await turn.mailbox.waiting(turn.claim.conversation)
+        if any(is_stop(read_event(event)) for event in control):
+            await turn.take((), control)
+            return Called(stop=True)
+        if turn.aside and await turn.aside(inbox):
+            _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
+        return Called(stop=False) if talk_of(inbox) else None
 
 
 async def unless_called(turn: Turn, work: Coroutine[Any, Any, T], *, interrupts: bool) -> T:

@@ -72,6 +72,8 @@ class Turn:
     """Its name, where this is a branch of a turn (`workers.branches`)."""
     trunk: Turn | None = None
     """Of a branch: the turn that it belongs to."""
+    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One look at what waits at a time: several things of a turn may take theirs, and each command is run once."""
     news: asyncio.Event = field(init=False)
     """Somebody wrote meanwhile. A branch hears nothing of it: whoever looks after the whole turn does."""
 

@@ -16,6 +16,7 @@ from gateway.store import Layout
 from tests.gateway.conversation.world import until
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says, several
+from tests.harness.planning import acting, part, plan
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 
 MAX, LI, ANA, ADA = (Actor(f"U-{name.upper()}", name) for name in ("Max", "Li", "Ana", "Ada"))
@@ -285,3 +286,34 @@ async def test_waiting_for_people_is_no_work_of_the_turn(opened: Opened) -> None
 
 async def _is_past(world: AtDesk, at_ms: int) -> bool:
     return world.desk.mailbox.now_ms() > at_ms
+
+
+STEPS = plan(("a", "send it", []), ("b", "ask", []), ("c", "tell", ["a", "b"]))
+
+
+async def test_steps_of_a_plan_wait_each_for_its_own_word(opened: Opened) -> None:
+    async with opened() as world:
+        asks = calls("ask_person", {"question": "Which colour?"})
+        parts = {"plan": STEPS, "a": [sends(), says("A sent.")], "b": [asks, says("B asked.")], "c": says("All done.")}
+        world.model.answer_with(acting(parts))
+        told = await world.ask("/plan send and ask")
+        approve = next(code_in([one]) for one in told if "/approve" in one)
+        question = next(code_in([one]) for one in told if "Which colour?" in one)
+        assert approve != question
+        assert (await world.ask(f"/approve {approve}", actor=LI))[1:] == ["a.txt"]
+        told = await world.ask(f"/answer {question} blue", actor=ANA)
+        assert told[-1] == "All done."
+        assert world.room.sent.count("a.txt") == 1
+        assert [part(one) for one in world.model.asked].count("a") == 2
+        [last] = [one for one in world.model.asked if part(one) == "b"][1:]
+        assert results(last) == ["Ana answered: blue"]
+
+
+async def test_a_question_of_a_step_is_answered_by_the_next_message(opened: Opened) -> None:
+    async with opened() as world:
+        asks = calls("ask_person", {"question": "Which colour?"})
+        parts = {"plan": plan(("b", "ask", [])), "b": [asks, says("Blue it is.")]}
+        world.model.answer_with(acting(parts))
+        await world.ask("/plan ask")
+        assert (await world.ask("blue", actor=ANA))[-1] == "Blue it is."
+        assert "blue" in str(results([one for one in world.model.asked if part(one) == "b"][1]))
