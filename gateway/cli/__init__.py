@@ -71,6 +71,7 @@ COMMANDS: Final = {
         "doctor": _Command("gateway.cli.doctor:doctor", "Check everything that it needs, and say what to do."),
         "status": _Command("gateway.cli.status:status", "What runs, what waits, what was given up."),
         "skills": _Command("gateway.cli.skills:skills", "List, show, switch, trust, add, check, try and test skills."),
+        "mcp": _Command("workers.mcp.cli:mcp", "See and approve the tools of MCP servers."),
         "audit": _Command("gateway.cli.audit:audit", "Who changed what about skills, and what was refused."),
         "config": _Command("gateway.cli.config:config", "Check and show the settings."),
         "rq": _Command("gateway.cli.rq:rq", "RQ's own command line, with our names of keys."),

@@ -86,14 +86,14 @@ async def opened(loaded: Loaded, key: ConversationKey | None) -> AsyncIterator[O
         with reading():
             seconds, microseconds = await store.redis.time()
         at_ms = seconds * 1_000 + microseconds // 1_000
-        by = By(f"cli {secrets.token_hex(12)}", at_ms, here=here, operator=_user())
+        by = By(f"cli {secrets.token_hex(12)}", at_ms, here=here, operator=user())
         acts = Acts(shelf, settings.skills, by)
         yield Open(store, acts, NoteActs(acts, Notes(store)))
     finally:
         await store.close()
 
 
-def _user() -> str:
+def user() -> str:
     """Who types, by this machine's account."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name

@@ -32,6 +32,7 @@ from gateway.embedded import NoServer, find_program, redis_url
 from gateway.inventory import load_checked
 from gateway.listening import how_it_stands
 from gateway.machine import Machine, PortTaken, free_port, reachable
+from gateway.pins import Pins
 from gateway.platforms import ConnectionRefused, Outside
 from gateway.shelf.packing import standing
 from gateway.store import Store, Unreachable
@@ -83,6 +84,7 @@ async def examine(loaded: Loaded) -> list[Finding]:
         if url:
             connections += [check_listener(opened, store) for opened in all_opened if opened.settings.listens]
         findings += await asyncio.gather(*connections, check_model(settings), check_sandbox(settings))
+        findings += await check_servers(loaded, Pins(store) if url else None)
     return findings
 
 
@@ -234,6 +236,17 @@ async def check_sandbox(settings: Settings) -> Finding:
         advice = "remove from skills.programs.network what needs none: it reaches what this machine reaches"
         return Finding("warn", "sandbox", f"{found.cage.kind} works; with a network: {', '.join(online)}", advice)
     return Finding("ok", "sandbox", f"{found.cage.kind} works")
+
+
+async def check_servers(loaded: Loaded, pins: Pins | None) -> list[Finding]:
+    """MCP servers, from this machine. The module is imported by name, as that of the model is."""
+    if not loaded.settings.mcp.servers:
+        return []
+    try:
+        found: list[Finding] = await importlib.import_module("workers.mcp.looking").examine(loaded, pins)
+    except Unreachable:
+        return [Finding("warn", "mcp", "unknown, as Redis does not answer", "see redis")]
+    return found
 
 
 async def _latency(redis: Redis) -> Finding:

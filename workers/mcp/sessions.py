@@ -119,6 +119,7 @@ class Session:
         await asyncio.wait([self._task], timeout=CLOSE_S)
 
     async def _live(self) -> None:
+        logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it quotes what servers send; what matters we tell
         try:
             way = stdio(self._server, self._life) if self._server.command else http(self._server)
             start_s = self._server.start_timeout_s
