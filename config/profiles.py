@@ -141,6 +141,8 @@ class Profile(Section):
     """Another model than `model.name` of the settings, at the same provider."""
     fallback_model: str | None = None
     """The model that is asked, at the same provider, while the other one is away or does not exist."""
+    models: list[str] = []
+    """Models at the same provider that people may choose for a conversation with `/model`, besides the own one."""
     skills: list[Pattern] = []
     """Ids of skills, or patterns such as `*` and `finance/*`."""
     tools: list[ToolName] = []

@@ -155,7 +155,7 @@ def _state(turn: Turn, asked_ms: int) -> dict[str, Any]:
 
 def model_of(turn: Turn, settings: ModelSettings) -> str:
     """The model that this turn asks."""
-    return turn.state.get("fallback") or turn.profile.model or settings.name
+    return turn.state.get("fallback") or turn.model or settings.name
 
 
 async def _put_down(turn: Turn, state: dict[str, Any], pause: float, *, is_told: bool) -> None:

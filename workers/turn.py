@@ -20,6 +20,7 @@ from gateway.conversation.mailbox import Mailbox, Stored, event_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
 from gateway.events import Actor, Attachment, Event, ReplyHandle
+from gateway.model_choice import chosen
 from gateway.phrases import language_of
 from gateway.platforms import Address, Part
 from gateway.spending import Accounts, Spent
@@ -58,7 +59,7 @@ class Turn:
     stored: Stored
     profile: Profile
     state: dict[str, Any]
-    """As stored: `id`, `start` (where its records begin in history), `at_ms`, `to` (where the reply goes, and the
+    """As stored: `id`, `chosen` (the model that people chose, if any), `start` (where its records begin in history), `at_ms`, `to` (where the reply goes, and the
     person's locale), `skills` (`Here.pin`: those that it works with, whoever goes on), and `model` (its failures in a row, since when, not to be asked before);
     `branches`: by name, what a branch has otherwise than its turn.
     """
@@ -114,6 +115,12 @@ class Turn:
     @property
     def language(self) -> Language:
         return language_of(self.profile.language, self.state["to"].get("locale"))
+
+    @property
+    def model(self) -> str | None:
+        """That it began with, where people chose one and the profile still allows it; else the profile's own, if it has one."""
+        name = self.whole.state.get("chosen")
+        return name if name in self.profile.models else self.profile.model
 
     @property
     def address(self) -> Address:
@@ -216,6 +223,8 @@ def begin(mailbox: Mailbox, claim: Claim, stored: Stored, profile: Profile, firs
         "at_ms": mailbox.now_ms(),
         "to": reply_to(first),
     }
+    if name := chosen(stored.history, profile):
+        state["chosen"] = name
     return Turn(mailbox, claim, stored, profile, state)
 
 

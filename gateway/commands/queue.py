@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.access import CommandUse, may, person_of
+from gateway.acting import acts_of
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.conversation.mailbox import event_of
 from gateway.events import Event
 from gateway.phrases import say
+from gateway.shelf.outcomes import Refusal
 from gateway.text.durations import duration
 from gateway.text.quoting import few, quoted
 
@@ -27,12 +28,13 @@ async def run(said: Said) -> Done:
         case ["clear"]:
             return _clear(said, [one for one in _sooner(said) if _who(one) == said.event.actor.id])
         case ["clear", "all"]:
-            here = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
-            verdict = may(said.event.actor, here, CommandUse(CLEAR_ALL))
-            if not verdict.allowed:
-                who = quoted(person_of(here.room, said.event.actor))
-                values = {"command": f"`/{CLEAR_ALL}`", "role": "`admin`", "rule": quoted(verdict.rule), "who": who}
-                return Done(say("skill.no.role", said.language, **values), is_private=True)
+            acts = acts_of(said)
+            try:
+                await acts.may(CLEAR_ALL)
+            except Refusal as refusal:
+                await acts.refused(CLEAR_ALL, "messages", refusal)
+                values = {name: quoted(str(value)) for name, value in refusal.values.items()}
+                return Done(say(f"skill.no.{refusal.kind}", said.language, **values), is_private=True)
             return _clear(said, _sooner(said))
     return misused("queue", said.language)
 

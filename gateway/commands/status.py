@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from gateway.asked import open_in
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.conversation.records import Record
+from gateway.model_choice import chosen
 from gateway.phrases import say
 from gateway.text.durations import duration
 from gateway.text.quoting import few, quoted
@@ -62,9 +63,10 @@ def _asks(records: Sequence[Record]) -> Record | None:
 def _holds(said: Said) -> Iterator[str]:
     key, language, loaded = said.event.conversation, said.language, said.outside.loaded
     profile = loaded.profile_for(key.connection, key.channel)
+    model = chosen([*said.history, *said.open], profile) or profile.model or loaded.settings.model.name
     if said.inbox:
         yield say("status.waits", language, count=len(said.inbox))
-    yield say("status.model", language, model=quoted(profile.model or loaded.settings.model.name))
+    yield say("status.model", language, model=quoted(model))
     if size := _size([*said.history, *said.open]):
         most = loaded.settings.model.context_tokens
         yield say("status.context", language, tokens=f"{size:,}", most=f"{most:,}", share=round(100 * size / most))

@@ -27,6 +27,7 @@ class Record:
                    if it is because the model's service refused one
     `overheard`    turn, until_ms, said (who, text), mark: what was said in the channel and not to us
     `prompt`       hash, turn: the system prompt and tools changed from here on (an expected cache miss)
+    `model`        turn, name, by (id): people chose this model (empty: the profile's own), from the next turn on
     `switched`     turn, model: another model than before is asked from here on; what that one thought is not sent to it
     `call`         step, turn, model (its name as it is asked for): about to ask the model
     `answer`       step, content (blocks as the API gave them), stop_reason, usage, model, bad_inputs

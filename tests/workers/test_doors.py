@@ -269,6 +269,7 @@ DOORS: Final[dict[str, Door | NoWay]] = {
             "tool_start",
             "dropped",
             "withdrawn",
+            "model",
             "asked",
             "decided",
             "failed",

@@ -41,6 +41,7 @@ NOT_SENT: Final = {
     "result",
     "dropped",
     "withdrawn",
+    "model",
     "asked",
     "decided",
     "failed",

@@ -61,6 +61,7 @@ DOORS: Final[dict[str, Door | str]] = {
     "/help": "names of commands",
     "/plan": "without a task, how it is said",
     "/team": "without a task, how it is said",
+    "/model": "names of models",
     "/new": "ends what was said",
     "/stop": "ends what runs",
     "/queue": "what people wrote",
