@@ -34,6 +34,7 @@ async def run(said: Said) -> Done:
             except Refusal as refusal:
                 await acts.refused(CLEAR_ALL, "messages", refusal)
                 values = {name: quoted(str(value)) for name, value in refusal.values.items()}
+                values |= {"command": quoted(f"/{CLEAR_ALL}")}
                 return Done(say(f"skill.no.{refusal.kind}", said.language, **values), is_private=True)
             return _clear(said, _sooner(said))
     return misused("queue", said.language)

@@ -105,7 +105,7 @@ async def test_a_plan_is_told_step_by_step(world: World) -> None:
             Record("review", 0, {"changes": {}}),
         ),
     )
-    assert told.splitlines()[1:] == [
+    assert told.splitlines()[1:-2] == [
         "- carried out the step `read A`",
         "  - loaded the skill `web-access` (builtin)",
         "  - ran `load_skill`",
@@ -115,3 +115,98 @@ async def test_a_plan_is_told_step_by_step(world: World) -> None:
         "- a reviewer sent 2 step(s) back",
         "- a reviewer accepted it",
     ]
+
+
+# ---- one of them ----
+
+ASKED = turn(
+    Record("skill", 0, {"id": "web-access", "tier": "builtin"}),
+    result("load_skill", shown="web-access"),
+    result("web_fetch", error=True, rule="default.yaml line 2: tools", reason="profile"),
+    result("current_time"),
+)
+
+
+async def test_what_the_channel_has_is_told_with_and_without_an_answer(world: World) -> None:
+    for history in ([], ASKED):
+        told = await why(world, history)
+        assert "`load_skill`" in told.splitlines()[-2]
+        assert "`web-access`" in told.splitlines()[-2]
+        assert "`web_fetch`" not in told.splitlines()[-2]
+
+
+async def why_one(world: World, what: str, history: Iterable[Record] = ASKED, **said: Any) -> list[str]:
+    return (await world.told(f"/why {what}", MAX, history=list(history), **said)).splitlines()
+
+
+async def test_a_skill_that_was_used(world: World) -> None:
+    assert await why_one(world, "skill web-access", skills=["web-access"]) == [
+        "The skill `web-access` (builtin):",
+        "- it may be loaded here (`profiles/default.yaml line 1: skills`)",
+        "- its text is loaded in this conversation",
+        "- the last answer loaded it",
+    ]
+
+
+async def test_a_skill_that_was_not_asked_for_and_one_that_is_off(world: World) -> None:
+    assert "- in the last answer the model did not ask for it" in await why_one(world, "skill skill-writing")
+    await world.say("/skill off skill-writing")
+    told = await why_one(world, "skill Skill-Writing", [])
+    assert "off in this channel" in told[1]
+    assert "no answer here yet" in told[2]
+
+
+async def test_a_skill_that_was_asked_for_in_vain(world: World) -> None:
+    refused = turn(result("load_skill", shown="web-access", error=True, rule="it is off", reason="off_here"))
+    told = await why_one(world, "skill web-access", refused)
+    assert "- `load_skill web-access` was refused: off in this channel, `it is off`" in told
+
+
+async def test_a_tool_that_ran_that_was_refused_and_that_was_not_asked_for(world: World) -> None:
+    refused = await why_one(world, "tool web_fetch")
+    assert "it may not be called here: not in the profile (`profiles/default.yaml" in refused[1]
+    assert "was refused" in refused[2]
+    told = await why_one(world, "tool load_skill")
+    assert "it may be called here (`profiles/default.yaml line 2: tools`)" in told[1]
+    assert told[2] == "- ran `load_skill web-access`"
+    assert "did not ask for it" in (await why_one(world, "tool unload_skill"))[-1]
+
+
+async def test_a_tool_whose_calls_wait_for_a_yes(store: Store, tmp_path: Path) -> None:
+    profile = "language: {language}\ntools: [send_file]\napprovals: {{ask: [send_file]}}\n"
+    world = World(store, tmp_path, profile=profile + "roles: {{admin: [slack-main/U-ANA]}}\n")
+    await world.packer.step()
+    assert "- each call of it waits for a person's yes, as the profile says" in await why_one(world, "tool send_file")
+    await world.say("/hitl on")
+    assert any("`/hitl`" in line for line in await why_one(world, "tool send_file"))
+
+
+async def test_a_tool_of_a_server_is_one_like_ours(store: Store, tmp_path: Path) -> None:
+    world = World(store, tmp_path, profile="language: {language}\ntools: [desk__lookup]\n")
+    await world.packer.step()
+    assert "it may be called here" in (await why_one(world, "tool desk__lookup"))[1]
+    assert "`desk__lookup`" in await why(world, [])
+
+
+async def test_the_program_of_a_skill_is_a_tool_by_the_rule_of_its_skill(store: Store, tmp_path: Path) -> None:
+    world = World(store, tmp_path, profile='skills: ["*"]\nlanguage: {language}\n')
+    folder = write(world.org, "report")
+    (folder / "main.py").write_text("def run(params):\n    return 1\n")
+    (folder / "schema.json").write_text('{"type": "object", "properties": {}}')
+    await world.packer.step()
+    assert "its program may not run here: not in the profile" in "\n".join(await why_one(world, "skill report"))
+    assert "it may not be called here: not in the profile" in (await why_one(world, f"tool {tool_name('report')}"))[1]
+
+
+async def test_what_nobody_knows_and_what_a_profile_does_not_list_does_not_exist(store: Store, tmp_path: Path) -> None:
+    world = World(store, tmp_path, profile="skills: [skill-writing]\nlanguage: {language}\n")
+    await world.packer.step()
+    for name in ("web-access", "nope"):
+        assert await why_one(world, f"skill {name}") == [f"There is no skill `{name}` here. `/skill list` names all."]
+    assert await why_one(world, "tool web_fech") == ["There is no tool `web_fech`. Perhaps `web_fetch`?"]
+    assert await why_one(world, "tool zzz") == ["There is no tool `zzz`."]
+
+
+@pytest.mark.parametrize("rest", ["skill", "tool", "tool a b", "web-access"])
+async def test_other_words_are_told_how_it_is_said(world: World, rest: str) -> None:
+    assert "nothing was done" in (await why_one(world, rest))[0]

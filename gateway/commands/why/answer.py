@@ -1,4 +1,4 @@
-"""/why: what the last answer did: which skills it loaded, which tools ran or were refused, by which rule; and which model."""
+"""The last answer: which skills it loaded, which tools ran or were refused, by which rule; and which model."""
 
 from __future__ import annotations
 
@@ -6,34 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from gateway.access import Here, SkillUse, may
-from gateway.commands import Done, Said, WhenBusy
+from gateway.commands.why.telling import tool_line
 from gateway.conversation.records import Record
-from gateway.conversation.turns import last_turn
-from gateway.phrases import phrases, say
+from gateway.phrases import say
 from gateway.skill_table import tier_in
 from gateway.skill_tools import LOAD
 from gateway.text.quoting import few, quoted
 from skills.folders import Skill
 from skills.programs import tool_name
 
-WHEN_BUSY: WhenBusy = "beside"
-
 NAMED_MAX: Final = 20
 """Skills that could have been asked for."""
 
 
-async def run(said: Said) -> Done:
-    turn = last_turn(said.history)
-    if not turn:
-        return Done(say("why.nothing", said.language))
-    here = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
-    lines = _done([one for one in turn if not one.branch], said.language) + list(_steps(turn, said.language))
+def lines(turn: Sequence[Record], here: Here, language: str) -> Iterator[str]:
+    """What a turn did, a line each."""
+    yield from _done([one for one in turn if not one.branch], language)
+    yield from _steps(turn, language)
     if not any(one.type == "tool_result" and _is_about_skills(one, here) for one in turn):
-        lines.append(say("why.by_itself", said.language))
-        lines += _could(here, said.language)
-    lines += _models(turn, said.language)
-    lines += [say("why.failed", said.language, reason=quoted(one.data["reason"])) for one in turn if _failed(one)]
-    return Done("\n".join([say("why.head", said.language), *(f"- {line}" for line in lines)]))
+        yield say("why.by_itself", language)
+        yield from _could(here, language)
+    yield from _models(turn, language)
+    yield from (say("why.failed", language, reason=quoted(one.data["reason"])) for one in turn if _failed(one))
 
 
 def _done(records: Sequence[Record], language: str) -> list[str]:
@@ -74,26 +68,7 @@ def _loaded(turn: Sequence[Record], language: str) -> Iterator[str]:
 
 
 def _tools(turn: Sequence[Record], language: str) -> Iterator[str]:
-    for one in turn:
-        if one.type != "tool_result":
-            continue
-        name, shown = one.data["name"], one.data.get("shown", one.data["name"])
-        what = quoted(name if shown == name else f"{name} {shown}")
-        if not one.data.get("error"):
-            yield say("why.ran", language, tool=what)
-        elif rule := one.data.get("rule"):
-            yield say("why.refused", language, tool=what, rule=_reason(one.data.get("reason", ""), rule, language))
-        else:
-            yield say("why.error", language, tool=what, reason=quoted(one.data["text"][:200]))
-
-
-def _reason(reason: str, rule: str, language: str) -> str:
-    """In words, with the rule itself. Earlier records have only the rule."""
-    key = f"skill.why.{reason}"
-    if not reason or key not in phrases("en"):
-        return quoted(rule)
-    told = say(key, language, rule=quoted(rule))
-    return told if quoted(rule) in told else say("why.rule", language, why=told, rule=quoted(rule))
+    return (tool_line(one, language) for one in turn if one.type == "tool_result")
 
 
 def _is_about_skills(record: Record, here: Here) -> bool:
