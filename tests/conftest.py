@@ -18,6 +18,7 @@ from gateway.store import Layout, Store, open_store
 NEEDS = {
     "browser": (("chromium", "chromium-browser", "google-chrome"), "apt-get install chromium"),
     "sandbox": (("bwrap",), "apt-get install bubblewrap"),
+    "devtools": (("chrome-devtools-mcp",), "npm install -g chrome-devtools-mcp@1.11.0, with Node.js 20.19 or newer"),
 }
 """Marks of tests that need a program from outside: its names, and how to get it."""
 

@@ -80,22 +80,25 @@ def show(loaded: Loaded, tool: str) -> None:
 
 
 @mcp.command()
-@click.argument("name", metavar="SERVER[__TOOL]")
+@click.argument("names", metavar="SERVER[__TOOL]...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_readable
-def approve(loaded: Loaded, name: str, yes: bool) -> None:
-    """Let a tool be offered as its server describes it now.
+def approve(loaded: Loaded, names: tuple[str, ...], yes: bool) -> None:
+    """Let tools be offered as their servers describe them now.
 
     Of a SERVER, each tool that is not approved is asked for. What is approved is exactly what is shown before.
     """
-    seen = _seen(loaded, name)
-    ours = [name] if "__" in name else seen.names()
-    found = [seen.listed.definitions[one] for one in ours if seen.standing(one) in {"not approved", "changed"}]
-    if not found:
-        fault = seen.listed.faults.get(name)
-        one = f"{name} is {seen.standing(name)}" if "__" in name else "all that can be used is approved"
-        raise Stop(f"Nothing to approve: {fault or one}.")
-    for tool in found:
+    asked = {server: _seen(loaded, server) for server in dict.fromkeys(name.partition("__")[0] for name in names)}
+    found: dict[str, Definition] = {}
+    for name in names:
+        seen = asked[name.partition("__")[0]]
+        ours = [name] if "__" in name else seen.names()
+        waiting = [one for one in ours if seen.standing(one) in {"not approved", "changed"}]
+        if not waiting:
+            one = f"{name} is {seen.standing(name)}" if "__" in name else f"all that can be used of {name} is approved"
+            raise Stop(f"Nothing to approve: {seen.listed.faults.get(name) or one}.")
+        found |= {one: seen.listed.definitions[one] for one in waiting}
+    for tool in found.values():
         click.echo(f"{tool.name}\n\n{visible(tool.text())}")
         if yes or click.confirm(f"May the model be shown {tool.name} like this?", default=False):
             _do(loaded, partial(_approve, tool=tool))

@@ -11,11 +11,11 @@ from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
 
 class Tool:
-    """See `workers.tools.Tool`. Offered wherever there are programs, and needs no place in a profile."""
+    """See `workers.tools.Tool`. Offered wherever there are programs or tools of servers, and needs no place in a profile."""
 
     name: str = READ_ON
     description: str = (
-        "Read on in a long result of a skill that ran before. The result itself says when there is more, and the call "
+        "Read on in a long result of a skill or a tool that ran before. The result itself says when there is more, and the call "
         "that reads it."
     )
     input_schema: Mapping[str, Any] = {
