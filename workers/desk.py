@@ -193,6 +193,7 @@ class Desk:
         if known is None:
             done = unknown(name, turn.language)
         else:
+            turn.aside = Aside(turn, adapter, partial(self._outside, adapter, turn)).run  # some ask the model
             waited = sum(record.type == "event" for record in turn.records) > 1
             done = await self._done(
                 turn,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from config.settings import ModelSettings
@@ -153,8 +153,10 @@ class Window:
             await turn.write(*records)
 
     async def _summary(self, turn: Turn, found: Cut) -> Record:
-        text, usage = await self._written(turn, found)
         history = turn.stored.history
+        before = len(history)
+        text, usage = await self._written(turn, found)
+        found = replace(found, kept=found.kept + len(history) - before)  # what commands beside it wrote meanwhile
         # With what branches read, which is not among what is put away.
         was_tainted = tainted(list(history)[: len(history) - found.kept]) is not None
         return Record(

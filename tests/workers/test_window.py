@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -13,6 +14,7 @@ from gateway.conversation.records import Record
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, fails, says, several
+from tests.harness.processes import until
 from tests.skills.test_library import write
 from tests.workers.at_desk import AtDesk, at_desk
 from tests.workers.records import answer, said, words
@@ -97,6 +99,25 @@ async def test_compact_puts_away_what_was_said_and_keeps_the_last_messages(opene
         world.model.answer_with([calls("load_skill", {"name": "ticket-style"}), says("Well.")])
         await world.ask("use it again")
         assert sent(world).count("REF-7QX") == 1
+
+
+async def test_what_is_said_beside_a_summary_in_the_making_shifts_nothing_of_what_stays(opened: Opened) -> None:
+    hold = asyncio.Event()
+    async with opened() as world:
+        world.model.answer_with(talking(sums_up=says(SUMMARY, hold=hold)))
+        for number in range(1, 8):
+            await world.ask(f"question {number}.")
+        async with world.busy("/compact") as claim:
+            await world.model.until(lambda: world.model.in_flight == 1)
+            for _ in range(2):
+                [told] = await world.beside(claim, "/status")
+                assert "a turn runs" in told
+            hold.set()
+            await until(lambda: "were put away" in world.room.sent[-1])
+        await world.work()
+        await world.ask("and now?")
+        last = str(world.model.asked[-1].request["messages"])
+        assert [f"question {number}." in last for number in range(3, 8)] == [False, False, True, True, True]
 
 
 async def test_compact_says_so_where_nothing_is_left_to_put_away(opened: Opened) -> None:
