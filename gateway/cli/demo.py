@@ -192,7 +192,7 @@ def _print(shown: Shown) -> None:
         if item["kind"] == "person":
             _say("you", item["text"])
         elif item["kind"] == "step":
-            verb = "loaded the skill" if item["step"] == "skill" else "ran"
+            verb = {"skill": "loaded the skill", "tool": "ran", "step": "step:"}[item["step"]]
             click.secho(f"{'':10}{verb} {item['name']} ({item['state']})", dim=True)
         else:
             _say("deskmate", item["text"])

@@ -34,6 +34,8 @@ STEPS: Final = {
     ("skill", "failed"): "could not load skill {}",
     ("tool", "done"): "ran {}",
     ("tool", "failed"): "{} failed",
+    ("step", "done"): "step done: {}",
+    ("step", "failed"): "step failed: {}",
 }
 
 

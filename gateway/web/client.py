@@ -70,7 +70,7 @@ class Visit:
         place = (await self.conversation(conversation))["place"]
         message = {"conversation": conversation, "text": text, "id": number}
         await self._json("POST", "/chat/api/messages", json=message)
-        told: set[int] = set()
+        told: set[tuple[int, str]] = set()
         while True:
             try:
                 async with contextlib.aclosing(self._hear(conversation, place, number, told)) as hearing:
@@ -93,7 +93,9 @@ class Visit:
                 if heard.kind in {"reply", "notice"}:
                     return
 
-    async def _hear(self, conversation: str, place: str, number: str, told: set[int]) -> AsyncGenerator[Heard, None]:
+    async def _hear(
+        self, conversation: str, place: str, number: str, told: set[tuple[int, str]]
+    ) -> AsyncGenerator[Heard, None]:
         """What one stream tells of the turn that took the message `number`. The records are the truth."""
         steps: list[Any] | None = None
         async with contextlib.aclosing(self._follow(conversation, place)) as following:
@@ -157,21 +159,23 @@ async def _check(answer: aiohttp.ClientResponse) -> None:
     raise Refused(answer.status, told)
 
 
-def _news(shown: dict[str, Any], number: str, told: set[int]) -> list[Heard]:
+def _news(shown: dict[str, Any], number: str, told: set[tuple[int, str]]) -> list[Heard]:
     """What has happened since the message `number` was taken, and was not told yet.
 
-    `told` takes the records' places; the message's own among them says that it was taken.
+    `told` takes the records' places, with the ids of what stands there (a plan has several steps); the message's own among
+    them says that it was taken.
     """
     items = shown["items"]
     at = next((at for at, item in enumerate(items) if item.get("id") == number and not item.get("waiting")), None)
     if at is None:
         return []
-    told.add(items[at]["index"])
+    told.add((items[at]["index"], number))
     news = []
     for item in items[at + 1 :]:
-        if item["index"] in told or item["kind"] == "person" or item.get("state") == "running":
+        place = (item["index"], item.get("id", ""))
+        if place in told or item["kind"] == "person" or item.get("state") in {"running", "waiting"}:
             continue
-        told.add(item["index"])
+        told.add(place)
         if item.get("card"):
             news.append(Heard("card", item["text"]))
         elif item["kind"] == "step":

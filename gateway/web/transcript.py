@@ -20,7 +20,7 @@ STOP: Final = "/stop"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing on the page. `index` is the record's place in the history and never changes."""
+    """One thing on the page. `index` is the record's place in the history and never changes; the steps of a plan share it."""
 
     kind: Literal["person", "step", "reply"]
     index: int

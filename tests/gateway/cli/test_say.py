@@ -7,6 +7,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -66,6 +67,21 @@ async def test_the_reply_grows_on_stdout_and_steps_go_to_stderr(world: World, tm
         code, out, err = await ended(process)
     assert (code, out) == (0, ".\n")
     assert err.splitlines() == ["conversation: c1", "loaded skill web-access", "web_fetch failed"]
+
+
+async def test_the_steps_of_a_plan_are_told_as_they_end(world: World, tmp_path: Path) -> None:
+    async with saying(tmp_path, "/plan x", "--url", world.url) as process:
+        event = await world.worker.take()
+        steps: list[Any] = [{"id": name, "task": f"read {name}", "needs": []} for name in ("a", "b", "c")]
+        await world.worker.record(event, "plan", steps=steps, turn="t")
+        await world.worker.show(event, "wait")
+        await world.worker.record(event, "step_done", id="a", text="1", turn="t")
+        await world.worker.record(event, "step_done", id="b", text="no", failed=True, turn="t")
+        await world.worker.record(event, "step_done", id="c", text="3", turn="t")
+        await world.worker.reply(event, "wait: done")
+        code, out, err = await ended(process)
+    assert (code, out) == (0, "wait: done\n")
+    assert err.splitlines()[1:] == ["step done: read a", "step failed: read b", "step done: read c"]
 
 
 async def test_a_text_that_changes_ends_with_the_whole_reply(world: World, tmp_path: Path) -> None:
