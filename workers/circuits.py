@@ -13,7 +13,7 @@ from config.settings import ModelSettings
 from gateway.store import GO_ON_WHEN_FULL, Script, Store
 from workers.turn import stable_key
 
-HOLD_MAX_S: Final = 600.0
+HOLD_MAX_S: Final = 3_600.0
 """However long a service wants to be left alone: after this somebody looks again."""
 
 _BEGIN: Final = """

@@ -61,7 +61,9 @@ class Trouble:
         state["failures"] += 1
         state["silent"] += error.kind == "stalled"
         wait_s = await self._noted(model, error)
-        pause = wait_s or random.uniform(0, min(BACKOFF_MAX_S, BACKOFF_S * 2 ** min(state["failures"] - 1, 10)))
+        pause = wait_s * _spread() or random.uniform(
+            0, min(BACKOFF_MAX_S, BACKOFF_S * 2 ** min(state["failures"] - 1, 10))
+        )
         worth = error.passing and state["failures"] <= self.settings.max_retries and state["silent"] <= SILENT_RETRIES
         again = worth and pause <= self._left(turn, state, is_told=bool(wait_s))
         instead = self._instead(turn) if error.passing or error.kind == "not_found" else None
@@ -99,7 +101,7 @@ class Trouble:
         """Tell all workers. Returns the seconds that the service wants to be left alone for; 0: it said nothing."""
         if error.passing and error.retry_after_s:
             await self.circuits.hold(model, error.retry_after_s)
-            return error.retry_after_s * random.uniform(1, 1 + SPREAD)
+            return error.retry_after_s
         if error.passing and error.kind != "rate_limited" and await self.circuits.failed(model):
             log(logger, "model is away", level=logging.ERROR, model=model, seconds=self.settings.breaker_open_s)
         return 0.0
@@ -115,7 +117,7 @@ class Trouble:
         """Others know that it can't be asked now."""
         state, instead = _state(turn, turn.now_ms()), self._instead(turn)
         is_told = leave.state == "held"
-        wait_s = leave.wait_s * random.uniform(1, 1 + SPREAD)
+        wait_s = leave.wait_s * _spread()
         again = wait_s <= self._left(turn, state, is_told=is_told)
         if instead and not (is_told and again):
             await self._switch(turn, instead)
@@ -123,7 +125,7 @@ class Trouble:
         if not again:
             why = f"not asked: {'it wants to be left alone' if is_told else 'it is away'} for {leave.wait_s:.1f} s"
             _log(turn, model, why, logging.ERROR, kind=leave.state, failures=state["failures"])
-            raise _away(turn, wait_s, is_busy=is_told)
+            raise _away(turn, leave.wait_s, is_busy=is_told)
         await _put_down(turn, state, wait_s, is_told=is_told)
 
     async def _switch(self, turn: Turn, to: str) -> None:
@@ -180,6 +182,10 @@ async def _tell(turn: Turn, cards: Cards) -> None:
     records, rows = cards.made("waiting", [Outbound(say("turn.waiting", turn.language), is_notice=True)])
     await turn.write(*records, rows=rows, state="save")
     await cards.send(rows)
+
+
+def _spread() -> float:
+    return random.uniform(1, 1 + SPREAD)
 
 
 def _away(turn: Turn, wait_s: float, *, is_busy: bool) -> Ended:
