@@ -217,11 +217,9 @@ def taken(history: Sequence[Record], prompt: Prompt, sent: Sequence[dict[str, An
             break
         if record.type == "answer":
             counted = sum(record.data["usage"].values())
-            if not counted:  # it was put together from others, or what it stands in here is not what was sent then
-                break
-            since = next((at for at in range(len(sent), 0, -1) if sent[at - 1]["role"] == "assistant"), 0)
-            counted += sum(tokens(message["content"]) for message in sent[since:])
-            return counted if counted >= reckoned / 3 else reckoned  # some count nothing at all
+            begin = next((at for at in range(len(sent), 0, -1) if sent[at - 1]["role"] == "assistant"), 0)
+            since = sum(tokens(message["content"]) for message in sent[begin:])
+            return counted + since if counted >= (reckoned - since) / 3 else reckoned  # some count nothing at all
     return reckoned
 
 

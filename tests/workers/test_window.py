@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.conversation.records import Record
+from gateway.events import Attachment
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, fails, says, several
@@ -18,6 +19,7 @@ from tests.harness.processes import until
 from tests.skills.test_library import write
 from tests.workers.at_desk import AtDesk, at_desk
 from tests.workers.records import answer, said, words
+from tests.workers.test_desk import png
 from workers.rendering import prompt
 from workers.taint import tainted
 from workers.window import estimated, taken, tokens
@@ -194,6 +196,30 @@ async def test_old_results_get_short_before_anything_is_put_away(opened: Opened)
         assert "characters of this are not sent any more" in blocks[0]["content"]
 
 
+async def test_results_that_are_too_much_even_alone_get_short_and_the_turn_ends(opened: Opened) -> None:
+    async with opened(7_000) as world:
+        file = {"name": "ticket-style", "file": "references/long.md"}
+        reads = [several(("load_skill", file), ("load_skill", file), ("load_skill", file)) for _ in range(3)]
+        world.model.answer_with([*reads, says("Read."), says("It says long.")])
+        assert await world.ask("please read it") == ["Read."]
+        assert {one.refused for one in world.model.asked} == {None}
+        assert [len(one.body) / 3.5 for one in world.model.asked if len(one.body) / 3.5 > 7_000] == []
+        assert await world.ask("what was the last line?") == ["It says long."]
+
+
+async def test_pictures_of_long_ago_go_before_anything_is_put_away(opened: Opened) -> None:
+    async with opened(8_000, keep=1) as world:
+        world.room.files["a.png"] = png()
+        picture = (Attachment("image", "a.png", "image/png", 10),)
+        for number in range(4):
+            await world.ask(f"look {number}", attachments=picture)
+        assert await records_of(world, "summary") == []
+        [gone] = await records_of(world, "forgotten")
+        assert len(gone.data["files"]) == 3
+        assert sent(world).count('"type":"image"') == 1
+        assert "the picture is not kept any more" in sent(world)
+
+
 async def test_what_is_too_much_at_once_ends_with_word_of_it_and_the_next_message_works(opened: Opened) -> None:
     async with opened(9_000) as world:
         assert "too long" in (await world.ask("x " * 20_000))[0]
@@ -245,6 +271,8 @@ def test_what_the_service_counted_comes_before_what_we_reckon_unless_it_counts_n
     ]
     assert taken(conversation, nothing, rendered) == 5_500 + 10
     silent = [conversation[0], answer(1, words("y"), usage={"input_tokens": 1, "output_tokens": 1})]
+    assert taken(silent, nothing, rendered) == estimated(nothing, rendered)
+    rendered[-1]["content"] = "z" * 35_000  # most of it came since
     assert taken(silent, nothing, rendered) == estimated(nothing, rendered)
     smaller = [*conversation, Record("shortened", 0, {"results": [], "files": []})]
     assert taken(smaller, nothing, rendered) == estimated(nothing, rendered)
