@@ -102,8 +102,12 @@ class Window:
         """Make it smaller, to this share of what it is."""
         history, keep = turn.stored.history, turn.profile.context.keep_messages
 
+        def rendered(records: Sequence[Record]) -> list[dict[str, Any]]:
+            left = shown(in_context(records))
+            return messages(records, {file: pictures[file] for file in left if file in pictures})
+
         def size(records: Sequence[Record]) -> float:
-            return estimated(prompt, messages(records, pictures))
+            return estimated(prompt, rendered(records))
 
         before = size(history)
         await self._shorten(turn, keep, RESULTS_WHOLE)
@@ -115,7 +119,7 @@ class Window:
                 await turn.write(await self._summary(turn, chosen))
         if size(history) > before * to:
             await self._shorten(turn, 0, 0)
-        sent = messages(history, pictures)
+        sent = rendered(history)
         log(
             logger,
             "context made smaller",
