@@ -142,6 +142,7 @@ async def embedded(settings: Settings) -> AsyncIterator[str]:
         command = server_command(find_program(), data, place, fsync=settings.redis.durability == "fsync")
         child = await _start(command, place, data)
         watch = asyncio.create_task(_keep_running(child, command, place, data), name="embedded server")
+        await asyncio.sleep(0)  # one that is cancelled before it began stops no server
         try:
             yield socket_url(place)
         finally:

@@ -84,6 +84,12 @@ async def test_it_serves_on_a_socket_of_ours_alone_and_ends_with_us(settings: Se
     assert not socket_path(settings.data).exists()
 
 
+async def test_who_leaves_at_once_leaves_no_server_behind(settings: Settings) -> None:
+    async with embedded(settings):
+        pass
+    assert not socket_path(settings.data).exists()
+
+
 async def test_durability_fsync_makes_the_server_sync_before_it_answers(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path, redis=RedisSettings(durability="fsync"))
     async with embedded(settings) as url, client(url) as redis:
