@@ -14,7 +14,7 @@ from gateway.logs import log
 from workers.asking import Asking, Work, reply_of
 from workers.attached import Attached
 from workers.borders import Called, border, unless_called
-from workers.calls import Calls
+from workers.calls import Calls, RunTool, run_tool
 from workers.live import Telling
 from workers.mending import mended, without_calls
 from workers.moves import Ask, Pending, Run, Stop, next_move, pending
@@ -34,7 +34,8 @@ BAD_INPUTS_MAX: Final = 2
 class Agent:
     """One a worker process; turns pass through it."""
 
-    def __init__(self, settings: Settings, asking: Asking, offers: Offers) -> None:
+    def __init__(self, settings: Settings, asking: Asking, offers: Offers, run: RunTool = run_tool) -> None:
+        self._run = run
         self._settings = settings
         self._asking = asking
         self._offers = offers
@@ -64,7 +65,7 @@ class Agent:
     ) -> tuple[Record, str]:
         turn = attached.turn
         await self._asking.note_prompt(turn, offer.prompt)
-        calls = Calls(self._settings.tools, offer.tools, turn, rights, live, attached.cards, offer.withheld)
+        calls = Calls(self._settings.tools, offer.tools, turn, rights, live, attached.cards, offer.withheld, self._run)
         work = Work(turn, here.catalogue, offer.prompt, calls, attached)
         while True:
             try:

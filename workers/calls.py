@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -32,6 +32,13 @@ from workers.turn import Turn
 
 logger = logging.getLogger(__name__)
 
+RunTool = Callable[[Tool, dict[str, Any], Call], Awaitable[ToolResult]]
+
+
+async def run_tool(tool: Tool, arguments: dict[str, Any], call: Call) -> ToolResult:
+    """What a call comes to. A replay has another one in its place, which runs nothing. Raises `ToolError`, `NeedsPerson`."""
+    return await tool.run(arguments, call)
+
 
 @dataclass(frozen=True, slots=True)
 class Calls:
@@ -45,6 +52,7 @@ class Calls:
     cards: Cards
     withheld: Mapping[str, str] = field(default_factory=dict)
     """See `Offer.withheld`."""
+    run_tool: RunTool = run_tool
 
     @property
     def _judge(self) -> Judge:
@@ -177,7 +185,7 @@ class Calls:
         )
         try:
             async with asyncio.timeout(self.settings.timeout_s):
-                return await tool.run(judged.arguments, context), False
+                return await self.run_tool(tool, judged.arguments, context), False
         except ToolError as why_not:
             return ToolResult(str(why_not), untrusted=why_not.untrusted, note=why_not.note), True
         except TimeoutError:

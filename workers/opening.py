@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import aiohttp
 
@@ -32,6 +33,7 @@ from skills.bundles import Cache
 from skills.programs import Programs
 from workers.agent import Agent
 from workers.asking import Asking
+from workers.calls import RunTool, run_tool
 from workers.circuits import Circuits
 from workers.desk import Desk
 from workers.mcp import open_servers
@@ -42,11 +44,22 @@ from workers.tools import Outside, load_tools
 
 logger = logging.getLogger(__name__)
 
+ShelfT = TypeVar("ShelfT", bound=Shelf)
+
 PAUSE_S: Final = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class Instead:
+    """What a replay has in the place of what asks and acts."""
+
+    model: Model
+    run_tool: RunTool
+    shelf: Shelf
+
+
 @asynccontextmanager
-async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterator[Desk]:
+async def open_desk(loaded: Loaded, redis_url: str, worker: str, instead: Instead | None = None) -> AsyncIterator[Desk]:
     """A desk with everything on it, for one process. Waits for a Redis that is away.
 
     Raises `Unfit`, `WrongPartitions`, `ConfigError`.
@@ -55,9 +68,9 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
     layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
     store = open_store(redis_url, layout, timeout_s=settings.redis.timeout_s)
     feed = Feed(store)
-    model = _recorded(load_model(settings.model), loaded, store)
+    model = instead.model if instead else _recorded(load_model(settings.model), loaded, store)
     folder = settings.data / "skills"
-    shelf = Shelf(store, Cache(folder), rule=rule_of, present=_present(environment(), loaded.secret_values))
+    shelf = instead.shelf if instead else open_shelf(loaded, store, Shelf)
     programs = Programs(settings.skills, folder, environment(), loaded.secret_values)
     servers = open_servers(settings, Pins(store))
     watched = Watched(loaded)
@@ -66,7 +79,8 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
         async with aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as http:
             mailbox = Mailbox(store, settings.mailbox)
             await meet(store, mailbox, settings)
-            await _first_snapshot(shelf, Packer(store, settings.skills, worker))
+            if not instead:
+                await _first_snapshot(shelf, Packer(store, settings.skills, worker))
             watching = asyncio.create_task(watched.follow(), name="watch")
             yield Desk(
                 worker=worker,
@@ -79,6 +93,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
                     settings,
                     Asking(settings, model, Circuits(store, settings.model)),
                     Offers(settings, load_tools(Outside(settings, http, programs)), programs, servers),
+                    instead.run_tool if instead else run_tool,
                 ),
                 shelf=shelf,
                 notes=Notes(store),
@@ -91,6 +106,12 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str) -> AsyncIterato
         await model.close()
         await feed.close()
         await store.close()
+
+
+def open_shelf(loaded: Loaded, store: Store, kind: type[ShelfT]) -> ShelfT:
+    """What this machine makes of the skills that the store has."""
+    present = _present(environment(), loaded.secret_values)
+    return kind(store, Cache(loaded.settings.data / "skills"), rule=rule_of, present=present)
 
 
 async def _first_snapshot(shelf: Shelf, packer: Packer) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from config.settings import LogSettings
 from gateway.logs import LINE_MAX_BYTES, log, log_soon, start_logging
+from tests.harness.logs import put_back
 
 TOKEN = "123456:AA-canary/token+x"
 Start = Callable[..., io.StringIO]
@@ -22,24 +23,14 @@ Start = Callable[..., io.StringIO]
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Starts logging into a text; the process's own logging is put back afterwards."""
-    root = logging.getLogger()
-    before = (root.handlers[:], root.level, sys.excepthook, logging.raiseExceptions)
-    names = ("config", "skills", "gateway", "workers", "rq", "aiohttp")
-    levels = {name: logging.getLogger(name).level for name in names}
 
     def begin(form: Literal["text", "json"] = "json", level: Any = "info", secrets: Any = ()) -> io.StringIO:
         stream = io.StringIO()
         start_logging(LogSettings(format=form, level=level), process="gateway", secrets=secrets, stream=stream)
         return stream
 
-    yield begin
-    root.handlers[:] = before[0]
-    root.setLevel(before[1])
-    sys.excepthook = before[2]
-    logging.captureWarnings(False)
-    logging.getLogger("aiohttp.access").disabled = False
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
+    with put_back():
+        yield begin
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
