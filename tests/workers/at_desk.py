@@ -72,7 +72,9 @@ class AtDesk:
 
     @asynccontextmanager
     async def busy(self, text: str = "", where: ConversationKey = WHERE, **changed: Any) -> AsyncIterator[Claim]:
-        """Said, and worked on meanwhile. At the end of the block the turn ends, or is as one whose worker died."""
+        """Said, and worked on meanwhile. At the end of the block it is as one whose worker died, unless the claim was lost
+        before, which it is once it is given back.
+        """
         assert await self.say(text, where, **changed) == "new"
         [claim] = (await self.desk.mailbox.claim(0, self.desk.worker, 1)).grants
         attending = asyncio.create_task(self.desk.attend(claim, lambda: 0))

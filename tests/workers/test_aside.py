@@ -82,7 +82,7 @@ async def test_what_is_taken_back_is_never_answered_and_stays_in_history(opened:
             assert "`/new`" in told
             assert "third" not in told
             hold.set()
-            await until(lambda: "Well." in world.room.sent)
+            await until(lambda: claim.lost)  # given back
         await world.work()
         sent = [str(asked.request["messages"]) for asked in world.model.asked]
         assert ["third" in one for one in sent] == [False, True]

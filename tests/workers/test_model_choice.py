@@ -53,7 +53,7 @@ async def test_a_turn_keeps_its_model_to_the_end_and_each_switch_is_a_counted_br
         [told] = await world.beside(claim, "/model deep")
         assert "`deep`" in told
         hold.set()
-        await until(lambda: "Noon." in world.room.sent)
+        await until(lambda: claim.lost)  # given back
     await world.work()
     assert (await counted(world.desk.mailbox.store)).get("break:model") is None
     await world.ask("and now?")

@@ -115,7 +115,7 @@ async def test_what_is_said_beside_a_summary_in_the_making_shifts_nothing_of_wha
                 [told] = await world.beside(claim, "/status")
                 assert "a turn runs" in told
             hold.set()
-            await until(lambda: "were put away" in world.room.sent[-1])
+            await until(lambda: claim.lost)  # given back
         await world.work()
         await world.ask("and now?")
         last = str(world.model.asked[-1].request["messages"])
