@@ -159,7 +159,7 @@ class Window:
     async def _summary(self, turn: Turn, found: Cut) -> Record:
         history = turn.stored.history
         before = len(history)
-        text, usage = await self._written(turn, found)
+        text, usage, model = await self._written(turn, found)
         found = replace(found, kept=found.kept + len(history) - before)  # what commands beside it wrote meanwhile
         # With what branches read, which is not among what is put away.
         was_tainted = tainted(list(history)[: len(history) - found.kept]) is not None
@@ -175,12 +175,13 @@ class Window:
                 "skills": compaction.put_away(found, history),
                 "tainted": was_tainted,
                 "usage": asdict(usage),
+                "model": model,
                 "carried": carry(history),
             },
         )
 
-    async def _written(self, turn: Turn, found: Cut) -> tuple[str, Usage]:
-        """By the model; empty where it fails."""
+    async def _written(self, turn: Turn, found: Cut) -> tuple[str, Usage, str]:
+        """By the model, with what it cost and whose it is; no text where it fails."""
         most = int(self.settings.context_tokens * TRANSCRIPT_SHARE)
         mark = secrets.token_hex(4)
         text = marks.from_outside(compaction.transcript(found.away, most))
@@ -204,13 +205,13 @@ class Window:
                 turn=turn.id[:8],
                 reason=error.detail,
             )
-            return "", Usage()
+            return "", Usage(), ""
         text = "" if answer.stop_reason == "refusal" else text_of(answer).strip()
         if is_blank(text):
             log(
                 logger, "summary by rules", conversation=turn.stored.key.id, turn=turn.id[:8], reason=answer.stop_reason
             )
-        return "" if is_blank(text) else text, answer.usage
+        return "" if is_blank(text) else text, answer.usage, answer.model
 
 
 def taken(history: Sequence[Record], prompt: Prompt, sent: Sequence[dict[str, Any]]) -> float:

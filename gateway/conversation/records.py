@@ -47,7 +47,7 @@ class Record:
     `card`         turn, text (Markdown): what the product said in the midst of a turn; the model is not told
     `file`         turn, file (an attachment): what a tool sent to the chat; the model is not told
     `cleared`      carried: nothing before this is sent any more
-    `summary`      turn, kept, text, mark, by (model, rules), skills, tainted, usage, carried: of all that was before, except
+    `summary`      turn, kept, text, mark, by (model, rules), skills, tainted, usage, model, carried: of all that was before, except
                    the `kept` records right before this one; skills: ids that were put away with it
     `shortened`    turn, results, files: of these results (ids) and attached texts (of, number) only a part is sent from here on
     `plan`         turn, steps (id, task, needs): the task in steps. Each is carried out in a branch, `step <id>`

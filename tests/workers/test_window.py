@@ -252,6 +252,7 @@ async def test_what_a_summary_costs_counts_for_the_turn(opened: Opened) -> None:
         await world.ask("/compact")
         [summary] = await records_of(world, "summary")
         assert summary.data["usage"]["output_tokens"] == 5
+        assert summary.data["model"] == "fake"
 
 
 def test_tokens_are_reckoned_by_bytes_and_pictures_by_their_size() -> None:
