@@ -23,7 +23,14 @@ from workers.turn import Ended, Parked, Turn
 from workers.withholding import withhold_now
 
 OF_ALL: Final = frozenset(
-    {"turn.stopped", "turn.limit_time", "turn.limit_tokens", "turn.model_away", "turn.model_refused"}
+    {
+        "turn.stopped",
+        "turn.limit_time",
+        "turn.limit_tokens",
+        "turn.model_away",
+        "turn.model_busy",
+        "turn.model_refused",
+    }
 )
 """Ends that are the whole turn's; with any other only the branch has failed."""
 SHOWN_CHARACTERS: Final = 120

@@ -25,11 +25,12 @@ from gateway.phrases import language_of
 from gateway.platforms import Address, Part
 from gateway.spending import Accounts, Spent
 from gateway.store import Unreachable
+from gateway.unbroken import unbroken
 from workers.context import begin_after, main_line
 from workers.models import Occasion
 from workers.moves import read_event
 
-OF_THE_WHOLE: Final = frozenset({"id", "start", "at_ms", "to", "skills", "branches"})
+OF_THE_WHOLE: Final = frozenset({"id", "start", "at_ms", "to", "skills", "chosen", "branches"})
 """What a turn's state says for its branches as well."""
 
 
@@ -156,7 +157,17 @@ class Turn:
         state: Literal["keep", "save", "close"] = "keep",
         finished_step: bool = False,
     ) -> None:
-        """Append records and rows in one script. Raises `Lost`."""
+        """Append records and rows in one script. Raises `Lost`. Cancelled, it ends first: memory and Redis stay the same."""
+        await unbroken(self._write(records, rows, state, finished_step=finished_step))
+
+    async def _write(
+        self,
+        records: Sequence[Record],
+        rows: Sequence[Row],
+        state: Literal["keep", "save", "close"],
+        *,
+        finished_step: bool,
+    ) -> None:
         turn: Any = self._to_store() if state == "save" else {"keep": None, "close": "close"}[state]
         stored = [replace(record, branch=self.branch) for record in records] if self.branch else records
         await self._count(records, is_end=state == "close")
@@ -196,6 +207,16 @@ class Turn:
         withdrawn: Sequence[bytes] = (),
     ) -> None:
         """Move waiting events into this turn, `also` after them; those `withdrawn` nobody will answer. Raises `Lost`."""
+        await unbroken(self._take(members, control, also, rows, withdrawn))
+
+    async def _take(
+        self,
+        members: Sequence[bytes],
+        control: Sequence[bytes],
+        also: Sequence[Record],
+        rows: Sequence[Row],
+        withdrawn: Sequence[bytes],
+    ) -> None:
         await self.mailbox.take(
             self.claim,
             self.state,

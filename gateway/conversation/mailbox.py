@@ -26,6 +26,7 @@ from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.outbox import Row, row_state
 from gateway.conversation.records import History, Record
 from gateway.store import Refused, Script, Store, Unreachable, reading, script_of
+from gateway.unbroken import unbroken
 
 SCHEMA: Final = 1
 SEQ_DIGITS: Final = 12
@@ -457,7 +458,15 @@ class Mailbox:
     async def _insist(
         self, claim: Claim, name: str, good: AbstractSet[str], arguments: Sequence[str | bytes | float]
     ) -> Any:
-        """Ask until there is an answer: the same write id makes a repetition harmless. Ends with the lease."""
+        """Ask until there is an answer: the same write id makes a repetition harmless. Ends with the lease.
+
+        Who cancels it gets it after its end: else the claim would not know the revision, and its next write were lost.
+        """
+        return await unbroken(self._insist_on(claim, name, good, arguments))
+
+    async def _insist_on(
+        self, claim: Claim, name: str, good: AbstractSet[str], arguments: Sequence[str | bytes | float]
+    ) -> Any:
         async with claim.writing:
             claim.check()
             claim.writes += 1

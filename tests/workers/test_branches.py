@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -103,8 +104,7 @@ async def turn(tmp_path: Path, redis_url: str, layout: Layout) -> AsyncIterator[
 async def found_anew(turn: Turn) -> Turn:
     """As whoever goes on with it finds it."""
     stored = await turn.mailbox.load(turn.claim.conversation)
-    assert stored.turn
-    return Turn(turn.mailbox, turn.claim, stored, turn.profile, stored.turn)
+    return Turn(turn.mailbox, turn.claim, stored, turn.profile, stored.turn or turn.state)
 
 
 async def test_whoever_goes_on_with_a_branch_finds_it_as_it_was_and_no_other(turn: Turn) -> None:
@@ -142,3 +142,19 @@ async def test_a_branch_is_told_the_same_whatever_the_turn_writes_meanwhile(turn
     await before.write(Record("call", 0, {"step": 1, "turn": "t"}))
     await turn.write(Record("reply", 0, {"turn": "t", "text": "Wait.", "notice": True}))
     assert messages(branch_of(turn, "step 2").stored.history) == messages(before.stored.history)
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3, 5, 8, 13])
+async def test_a_write_that_is_called_off_leaves_memory_and_redis_the_same(turn: Turn, looks: int) -> None:
+    branch = branch_of(turn, "step 1")
+    for number in range(20):
+        written = Record("card", number, {"turn": "t", "text": f"{number}"})
+        writing = asyncio.create_task((branch if number % 2 else turn).write(written))
+        for _ in range(looks):
+            await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+    await turn.write(Record("card", 99, {"turn": "t", "text": "last"}))
+    again = await found_anew(turn)
+    assert again.all_records[1:] == turn.all_records[1:]
+    assert branch_of(again, "step 1").records == branch.records

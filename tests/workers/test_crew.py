@@ -283,6 +283,22 @@ async def test_a_review_that_nobody_can_read_is_no_objection(world: AtDesk) -> N
     assert len(asked_by(world, "review")) == 2
 
 
+async def test_a_model_that_was_chosen_plays_all_parts(opened: Opened) -> None:
+    async with opened(profile={"models": ["other"]}) as world:
+        world.model.answer_with(acting({"plan": THREE, "a": says("1"), "b": says("2"), "c": says("Done.")}))
+        await world.ask("/model other")
+        await world.ask("/plan x")
+        assert [asked.request["model"] for asked in world.model.asked] == ["other"] * 4
+
+
+async def test_a_model_that_refuses_us_ends_the_whole_turn(world: AtDesk) -> None:
+    world.model.answer_with(acting({"plan": THREE, "a": fails(401), "b": says("2"), "c": says("Done.")}))
+    reply = (await world.ask("/plan x"))[-1]
+    assert "does not take our requests" in reply
+    assert not asked_by(world, "c")
+    assert (await world.history())[-1].data["notice"]
+
+
 async def test_costs_of_all_stand_on_the_one_turn(world: AtDesk) -> None:
     world.model.answer_with(acting({"plan": TWO, "a": says("one"), "b": says("I."), "review": GOOD}))
     await world.ask("/team x")

@@ -40,7 +40,7 @@ class Mortal(Mailbox):
 
     async def _insist(self, claim: Claim, name: str, *arguments: Any) -> Any:
         if self.dead:
-            await asyncio.Event().wait()  # whoever is dead does nothing any more
+            raise Died
         self.writes += 1
         self.dead = self.writes == self.dies_at
         if self.dead and self.before:
