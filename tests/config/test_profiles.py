@@ -93,7 +93,7 @@ def test_the_name_is_not_among_the_keys_that_a_profile_may_hold(tmp_path: Path) 
     with pytest.raises(ConfigError) as caught:
         load(settings, variables={})
     (problem,) = caught.value.problems
-    assert problem.wanted.startswith("allowed: language, instructions, model, fallback_model, skills, tools, ")
+    assert problem.wanted.startswith("allowed: language, instructions, model, fallback_model, models, skills, tools, ")
 
 
 def test_a_profile_reads_nothing_from_the_environment(tmp_path: Path) -> None:
