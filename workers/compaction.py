@@ -40,10 +40,13 @@ Write nothing that the record does not say. Don't write down how skills say thin
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a conversation is cut: `away` is put away, the `kept` newest records stay as they are."""
+    """Where a conversation is cut: `away` is put away, the rest stays as it is."""
 
     away: tuple[Record, ...]
-    kept: int
+    at: int
+    """The place of the first record that stays, and with it all that come after it."""
+    since: str
+    """The turn that it belongs to."""
     messages: int
     """Of people, among what is put away."""
 
@@ -58,7 +61,7 @@ def cut(history: Sequence[Record], keep: int) -> Cut | None:
         whole += messages
     away = _before(records, at)
     said = sum(messages for _, messages in begins)
-    return Cut(tuple(away), len(records) - at, said) if said else None
+    return Cut(tuple(away), at, records[at].data["turn"], said) if said else None
 
 
 def _turns(records: Sequence[Record]) -> list[tuple[int, int]]:
@@ -86,7 +89,7 @@ def _before(records: Sequence[Record], at: int) -> list[Record]:
 def put_away(cut: Cut, history: Sequence[Record]) -> list[str]:
     """Skills that go with it, the newest last, those that went before them included; not what is still loaded."""
     before = [one for record in cut.away if record.type == "summary" for one in record.data["skills"]]
-    kept = loaded(list(history)[len(history) - cut.kept :])
+    kept = loaded(list(history)[cut.at :])
     return [one for one in dict.fromkeys([*before, *loaded(cut.away)]) if one not in kept][-PUT_AWAY_MAX:]
 
 

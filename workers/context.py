@@ -29,14 +29,16 @@ def main_line(records: Sequence[Record]) -> list[Record]:
 
 
 def begin_after(records: Sequence[Record], place: int) -> int | None:
-    """Where what counts begins once these records are stored from `place` on. None: it begins where it did."""
+    """Where what counts begins once these records are stored from `place` on. None: it begins where it did. A summary names
+    that place itself: what others write between its making and its writing shifts nothing.
+    """
     for at in range(len(records) - 1, -1, -1):
         if records[at].branch:
             continue
         if records[at].type == "cleared":
             return place + at
         if records[at].type == "summary":
-            return place + at - int(records[at].data["kept"])
+            return int(records[at].data["begin"])
     return None
 
 
@@ -109,9 +111,17 @@ def _since_cut(records: Sequence[Record]) -> Sequence[Record]:
         if records[at].type == "cleared":
             return records[at + 1 :]
         if records[at].type == "summary":
-            whole = records[max(0, at - records[at].data["kept"]) : at]
+            whole = records[_begin_of(records[at].data["since"], records[:at]) : at]
             return [records[at], *(one for one in whole if one.type != "summary"), *records[at + 1 :]]
     return records
+
+
+def _begin_of(turn: str, records: Sequence[Record]) -> int:
+    """The place of a turn's first message; behind all where there is none."""
+    places = (
+        at for at, one in enumerate(records) if one.type == "event" and one.data["turn"] == turn and not one.branch
+    )
+    return next(places, len(records))
 
 
 def _kept(records: Sequence[Record]) -> list[Record]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from config.settings import ModelSettings
@@ -58,14 +58,6 @@ class Window:
     settings: ModelSettings
     model: Model
 
-    @property
-    def _share(self) -> int:
-        return self.settings.context_tokens - self.settings.answer_max_tokens
-
-    def limit(self, turn: Turn) -> int:
-        """How many tokens a request of this turn may have before it is made smaller."""
-        return int(self._share * turn.profile.context.compact_at)
-
     async def fitted(self, turn: Turn, prompt: Prompt, pictures: Mapping[str, str]) -> list[dict[str, Any]]:
         """The messages of the next request, made to fit where they don't. Raises `Ended`, `Lost`."""
         limit = self._limit(turn)
@@ -115,7 +107,7 @@ class Window:
             cuts = [found for most in (keep, 1, 0) if (found := compaction.cut(history, most))]
             room = before * to - SUMMARY_MAX_TOKENS
             whole = list(history)
-            if chosen := next((one for one in cuts if size(whole[len(whole) - one.kept :]) <= room), [None, *cuts][-1]):
+            if chosen := next((one for one in cuts if size(whole[one.at :]) <= room), [None, *cuts][-1]):
                 await turn.write(await self._summary(turn, chosen))
         if size(history) > before * to:
             await self._shorten(turn, 0, 0)
@@ -158,25 +150,23 @@ class Window:
 
     async def _summary(self, turn: Turn, found: Cut) -> Record:
         history = turn.stored.history
-        before = len(history)
+        before = list(history)[: found.at]
         text, usage, model = await self._written(turn, found)
-        found = replace(found, kept=found.kept + len(history) - before)  # what commands beside it wrote meanwhile
-        # With what branches read, which is not among what is put away.
-        was_tainted = tainted(list(history)[: len(history) - found.kept]) is not None
         return Record(
             "summary",
             turn.now_ms(),
             {
                 "turn": turn.id,
-                "kept": found.kept,
+                "begin": history.first + found.at,
+                "since": found.since,
                 "text": text or compaction.by_rule(found.away),
                 "mark": secrets.token_hex(4),
                 "by": "model" if text else "rules",
                 "skills": compaction.put_away(found, history),
-                "tainted": was_tainted,
+                "tainted": tainted(before) is not None,  # with what branches read, which is not among what is put away
                 "usage": asdict(usage),
                 "model": model,
-                "carried": carry(history),
+                "carried": carry(before),
             },
         )
 
@@ -218,6 +208,8 @@ def taken(history: Sequence[Record], prompt: Prompt, sent: Sequence[dict[str, An
     """How many tokens a request takes: by what the service counted last, where nothing has got smaller since."""
     reckoned = estimated(prompt, sent)
     for record in reversed(history):
+        if record.branch:
+            continue
         if record.type in SHRINKS:
             break
         if record.type == "answer":

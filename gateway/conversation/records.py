@@ -47,8 +47,8 @@ class Record:
     `card`         turn, text (Markdown): what the product said in the midst of a turn; the model is not told
     `file`         turn, file (an attachment): what a tool sent to the chat; the model is not told
     `cleared`      carried: nothing before this is sent any more
-    `summary`      turn, kept, text, mark, by (model, rules), skills, tainted, usage, model, carried: of all that was before, except
-                   the `kept` records right before this one; skills: ids that were put away with it
+    `summary`      turn, begin, since, text, mark, by (model, rules), skills, tainted, usage, model, carried: of all that was before
+                   the place `begin` in history, where the turn `since` begins; skills: ids that were put away with it
     `shortened`    turn, results, files: of these results (ids) and attached texts (of, number) only a part is sent from here on
     `plan`         turn, steps (id, task, needs): the task in steps. Each is carried out in a branch, `step <id>`
     `given`        turn, how (step, again, fault, edit, review, closing), what, step, results (id, task, text, failed), mark: what a branch is
@@ -100,14 +100,17 @@ _OUTLIVES: Final = {"overheard": "until_ms", "model": "name"}
 
 def latest(records: Sequence[Record], kind: str) -> Any:
     """What the newest record of this kind says in the field that outlives it; None: there was none."""
+    put_away = None
     for record in reversed(records):
         if record.branch:
             continue
         if record.type == kind:
             return record.data[_OUTLIVES[kind]]
-        if kind in (carried := record.data.get("carried") or {}):
-            return carried[kind]
-    return None
+        if put_away is None:
+            put_away = (record.data.get("carried") or {}).get(kind)
+        if record.type == "cleared":  # a summary leaves records before it that are newer than what it carries
+            break
+    return put_away
 
 
 def carry(records: Sequence[Record]) -> dict[str, Any]:

@@ -44,7 +44,11 @@ BRANCH: Final = [
     skill("LATER", "late", delivery="next_turn"),
     Record("withheld", 0, {"ids": ["net"], "why": "off", "turn": "turn"}),
     Record("overheard", 0, {"turn": "turn", "until_ms": 7, "said": [["Ana", "rain"]], "mark": "m"}),
-    Record("summary", 0, {"turn": "t", "kept": 1, "text": "short", "mark": "s", "by": "model", "skills": []}),
+    Record(
+        "summary",
+        0,
+        {"turn": "t", "begin": 0, "since": "turn", "text": "short", "mark": "s", "by": "model", "skills": []},
+    ),
     Record("cleared", 0),
     answer(3, use("three"), stop_reason="tool_use"),
 ]

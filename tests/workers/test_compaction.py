@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.conversation.records import History, Record
+from gateway.conversation.records import History, Record, latest
 from tests.workers.records import answer, result, said, skill, use, words
 from tests.workers.test_rendering import faults, histories
-from workers.compaction import LEFT_OUT, by_rule, cut, put_away, transcript
+from workers.compaction import LEFT_OUT, Cut, by_rule, cut, put_away, transcript
 from workers.context import begin_after, in_context
 from workers.loaded import loaded
 from workers.rendering import messages
 
 
-def summary(kept: int, text: str = "so far", skills: tuple[str, ...] = ()) -> Record:
-    return Record("summary", 0, {"turn": "t", "kept": kept, "text": text, "mark": "m4rk", "skills": list(skills)})
+def summary(found: Cut, text: str = "so far", skills: tuple[str, ...] = ()) -> Record:
+    data = {"turn": "t", "begin": found.at, "since": found.since, "text": text, "mark": "m4rk", "skills": list(skills)}
+    return Record("summary", 0, data)
 
 
 def turn(number: int, *more: Record) -> list[Record]:
@@ -36,7 +37,7 @@ def test_the_last_messages_stay_whole_and_the_newest_turn_always_does(keep: int,
     found = cut(records, keep)
     assert found is not None
     assert found.messages == first - 1
-    assert next(one.data["turn"] for one in records[-found.kept :] if one.type == "event") == f"turn {first}"
+    assert next(one.data["turn"] for one in records[found.at :] if one.type == "event") == f"turn {first}"
 
 
 @pytest.mark.parametrize("keep", [4, 5, 100])
@@ -50,7 +51,7 @@ def test_a_loaded_skill_and_a_command_count_as_no_message() -> None:
     found = cut(records, 2)
     assert found is not None
     assert found.messages == 1
-    assert skill("BODY") in records[-found.kept :]
+    assert skill("BODY") in records[found.at :]
 
 
 def test_what_is_put_away_of_skills_is_named_and_not_told() -> None:
@@ -61,7 +62,7 @@ def test_what_is_put_away_of_skills_is_named_and_not_told() -> None:
     told = transcript(found.away, 10_000) + by_rule(found.away)
     assert "BODY" not in told
     assert "ANOTHER" not in told
-    after = [*records, summary(found.kept, "in short", ("one", "two"))]
+    after = [*records, summary(found, "in short", ("one", "two"))]
     assert loaded(after) == {}
     assert "BODY" not in sent(after)
     assert "put away with it: the skills one, two. Load them again" in sent(after)
@@ -76,13 +77,13 @@ def test_a_skill_that_is_still_loaded_is_not_named_as_put_away() -> None:
 
 def test_a_second_summary_takes_the_first_ones_text_and_place() -> None:
     records = [*turn(1), *turn(2)]
-    records.append(summary(len(records) - 2, "FIRST", ("gone",)))
+    records.append(summary(Cut((), 2, "turn 2", 1), "FIRST", ("gone",)))
     records += turn(3)
     found = cut(records, 1)
     assert found is not None
     assert transcript(found.away, 10_000).splitlines() == ["FIRST", "Max: question 2", "assistant: answer 2"]
     assert put_away(found, records) == ["gone"]
-    after = [*records, summary(found.kept, "SECOND")]
+    after = [*records, summary(found, "SECOND")]
     assert "FIRST" not in sent(after)
     assert sent(after).index("SECOND") < sent(after).index("question 3")
 
@@ -92,8 +93,8 @@ def test_a_summary_within_the_turn_that_runs_leaves_that_turn_whole() -> None:
     records = [*turn(1), *running]
     found = cut(records, 0)
     assert found is not None
-    assert found.kept == len(running)
-    after = [*records, summary(found.kept)]
+    assert records[found.at :] == running
+    after = [*records, summary(found)]
     assert "question 1" not in sent(after)
     assert "found" in sent(after)
     assert cut([*after, answer(2, words("done"))], 0) is None
@@ -114,9 +115,9 @@ def test_what_no_longer_counts_is_not_read_again() -> None:
     records = [*turn(1), *turn(2)]
     found = cut(records, 1)
     assert found is not None
-    whole = [*records, summary(found.kept), *turn(3)]
-    place = begin_after([summary(found.kept)], len(records))
-    assert place == len(records) - found.kept
+    whole = [*records, summary(found), *turn(3)]
+    place = begin_after([summary(found)], len(records))
+    assert place == found.at
     read = History([one.dump().encode() for one in whole[place:]], place)
     assert messages(list(read)) == messages(whole)
     assert read.end == len(whole)
@@ -128,6 +129,16 @@ def test_what_no_longer_counts_is_not_read_again() -> None:
 CUTS = st.lists(st.integers(0, 5), min_size=1, max_size=3)
 
 
+def test_what_is_written_while_the_summary_is_made_shifts_nothing() -> None:
+    records = [*turn(1), *turn(2)]
+    found = cut(records, 1)
+    assert found is not None
+    beside = [said("/status", "turn 2"), Record("model", 0, {"name": "other"})]
+    after = [*records, *beside, summary(found)]
+    assert in_context(after)[1:] == [*records[found.at :], *beside]
+    assert latest(after, "model") == "other"
+
+
 @settings(max_examples=200, deadline=None)
 @given(CUTS, st.data())
 def test_however_it_is_cut_the_strict_service_takes_it(keeps: list[int], data: st.DataObject) -> None:
@@ -135,7 +146,7 @@ def test_however_it_is_cut_the_strict_service_takes_it(keeps: list[int], data: s
     for number, keep in enumerate(keeps, 1):
         if found := cut(records, keep):
             before = in_context(records)
-            records.append(summary(found.kept, f"summary {number}"))
+            records.append(summary(found, f"summary {number}"))
             first, *kept = in_context(records)
             assert first is records[-1]
             assert [*_no_summary(found.away), *kept] == _no_summary(before)

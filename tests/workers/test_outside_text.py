@@ -26,7 +26,7 @@ OURS: Final = {
     "skill": {"id", "tier", "hash", "bundle", "delivery", "call", "lead", "replaces"},
     "withheld": {"ids", "why", "turn"},
     "reply": {"turn"},
-    "summary": {"turn", "mark", "by", "skills"},
+    "summary": {"turn", "since", "mark", "by", "skills"},
     "given": {"turn", "how", "mark", "step", "results.id"},
     "shortened": {"turn", "results", "files"},
 }
@@ -77,7 +77,15 @@ def given(how: str, what: str) -> Record:
 
 def conversation() -> list[Record]:
     """With every type of record that is rendered."""
-    before = {"turn": "t", "kept": 0, "text": "It rained.", "mark": "s0", "by": "model", "skills": ["old"]}
+    before = {
+        "turn": "t",
+        "begin": 0,
+        "since": "",
+        "text": "It rained.",
+        "mark": "s0",
+        "by": "model",
+        "skills": ["old"],
+    }
     return [
         Record("summary", 0, before),
         said("look at this", files=["a.csv"]),

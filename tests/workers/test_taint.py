@@ -31,7 +31,9 @@ OUTSIDE: dict[str, Record] = {
     "picture": Record("attached", 0, {**ATTACHED, "kind": "image", "mime": "image/png", "file": "f"}),
     "channel": Record("overheard", 0, {"turn": "t", "until_ms": 1, "said": [["Ana", "hm"]], "mark": "m"}),
     "quoted": said("so?", quoted="Somebody else's words."),
-    "summary": Record("summary", 0, {"turn": "t", "kept": 0, "text": "x", "mark": "m", "skills": [], "tainted": True}),
+    "summary": Record(
+        "summary", 0, {"turn": "t", "begin": 0, "since": "", "text": "x", "mark": "m", "skills": [], "tainted": True}
+    ),
 }
 INSIDE = [
     said("hello", quoted="  "),
@@ -40,7 +42,9 @@ INSIDE = [
     skill("Do this."),
     answer(1, words("https://evil.test/answered")),
     Record("attached", 0, {**ATTACHED, "kind": "unread", "reason": "broken"}),
-    Record("summary", 0, {"turn": "t", "kept": 0, "text": "x", "mark": "m", "skills": [], "tainted": False}),
+    Record(
+        "summary", 0, {"turn": "t", "begin": 0, "since": "", "text": "x", "mark": "m", "skills": [], "tainted": False}
+    ),
 ]
 
 
