@@ -13,14 +13,18 @@ from typing import Any, Final, Literal
 
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.records import Record
-from gateway.store import Store, reading
+from gateway.store import GO_ON_WHEN_FULL, Script, Store, reading
 
 Kind = Literal["approval", "question", "plan"]
 Word = Literal["yes", "no", "answer", "expired"]
 
-CODE_CHARACTERS: Final = 6
 TEXT_MAX: Final = 4_000
 """Characters of what is said along with a word."""
+
+_ANNOUNCE: Final = Script(
+    "announce",
+    GO_ON_WHEN_FULL + "return redis.call('SET', KEYS[1] .. ':' .. ARGV[1] .. ':' .. ARGV[2], ARGV[3], 'PX', ARGV[4])",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,7 @@ def decided(asked: Asked, word: Word, at_ms: int, *, turn: str, by: str = "", na
 
 async def announce(store: Store, key: ConversationKey, code: str, wait_ms: int) -> None:
     """Say in which conversation of its channel a code is asked. Raises `Unreachable`."""
-    with reading():
-        await store.redis.set(_name(store, key, code), key.dumped, px=max(1, wait_ms))
+    await store.run(_ANNOUNCE, store.layout.asked_root, key.channel_id, code, key.dumped, max(1, wait_ms))
 
 
 async def conversation_of(store: Store, key: ConversationKey, code: str) -> ConversationKey | None:

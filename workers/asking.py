@@ -93,7 +93,8 @@ class Asking:
         except ModelError as error:
             live.drop()
             is_mended = (error.kind == "picture" and await self._without_pictures(work, error)) or (
-                error.kind == "context_too_long" and await self.window.refused(turn, work.prompt, pictures)
+                error.kind == "context_too_long"
+                and await unless_called(turn, self.window.refused(turn, work.prompt, pictures), interrupts=False)
             )
             if not is_mended:
                 await self._trouble.failed(turn, leave.model, error)

@@ -54,21 +54,25 @@ def question_in(turn: Turn) -> Asked | None:
 async def take_answer(turn: Turn) -> bool:
     """What people wrote while a question is open is the answer to it; whether they wrote anything. Raises `Lost`."""
     _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
-    question, said = question_in(turn), [Event.load(event_of(member)) for member in talk_of(inbox)]
+    question, members = question_in(turn), talk_of(inbox)
+    said = [Event.load(event_of(member)) for member in members]
     if not question or not said or said[0].actor.is_bot:  # a bot can't answer for people
         return False
     # The message follows in the conversation; a branch sees nothing of that, and a planner is told it.
     text = "\n".join(one.text for one in said)[:TEXT_MAX] if question.branch or question.kind == "plan" else ""
     by = said[0].actor
     word = decided(question, "answer", turn.now_ms(), turn=turn.id, by=by.id, name=by.name, text=text)
-    await take_messages(turn, word)
+    await _join(turn, members, word)
     return True
 
 
 async def take_messages(turn: Turn, *also: Record) -> None:
     """What people wrote meanwhile joins the turn, `also` after it. Raises `Lost`."""
     _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
-    members = talk_of(inbox)
+    await _join(turn, talk_of(inbox), *also)
+
+
+async def _join(turn: Turn, members: Sequence[bytes], *also: Record) -> None:
     if members and turn.before_talk:
         await turn.before_talk()
     if members or also:

@@ -115,7 +115,9 @@ class Judge:
     def _asked(self, runs: Runs, why: Why, here: Here, history: Sequence[Record]) -> Runs | Asks | Refusal:
         """A person's word first: it counts for exactly what it was said about, and while who said it may say it."""
         call, bound = runs.call, _bound(runs)
-        word = next((one for one in asked_in(history) if one.call == call.id and one.word), None)
+        word = next(
+            (one for one in asked_in(history) if one.call == call.id and one.kind == "approval" and one.word), None
+        )
         if word is None:
             if len(json.dumps(runs.arguments, ensure_ascii=False)) > SHOWN_MAX:
                 return Refusal(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.asked import Asked, Kind, announce, asked_in, decided, open_in
+from gateway.asked import Asked, Kind, announce, asked_in, decided
 from gateway.conversation.records import Record
 from gateway.phrases import say
 from gateway.platforms import Button, Outbound
@@ -36,7 +36,7 @@ class Persons:
     async def approve(self, asks: Asks) -> None:
         """Ask whether this call may run, unless that was asked. Raises `Lost`, `Unreachable`, `Parked`."""
         call, language = asks.call, self.turn.language
-        if self._has_asked(call.id):
+        if self._has_asked("approval", call.id):
             return
         code = self._code("approval", call.id)
         shown = visible(json.dumps(asks.arguments, ensure_ascii=False, indent=1))
@@ -58,7 +58,7 @@ class Persons:
 
     async def question(self, call: Pending, needs: NeedsPerson) -> None:
         """Put the model's question to people, unless that was done. Raises `Lost`, `Unreachable`, `Parked`."""
-        if self._has_asked(call.id):
+        if self._has_asked("question", call.id):
             return
         code, language = self._code("question", call.id), self.turn.language
         lines = [f"{number}. {choice}" for number, choice in enumerate(needs.choices, 1)]
@@ -94,18 +94,20 @@ class Persons:
 
     def said(self, call_id: str) -> Asked | None:
         """The word on what a call asks, if it was said."""
-        return next((one for one in self._all if one.call == call_id and one.word), None)
+        found = (one for one in self._all if one.call == call_id and one.kind == "question" and one.word)
+        return next(found, None)
 
     @property
     def waiting(self) -> list[Asked]:
-        return open_in(self.turn.records)
+        return [one for one in self._all if one.word is None]
 
     @property
     def _all(self) -> Sequence[Asked]:
-        return asked_in(self.turn.records)
+        """Of this branch, as the whole turn has them: a word may have come since the branch was read."""
+        return [one for one in asked_in(self.turn.whole.all_records) if one.branch == self.turn.branch]
 
-    def _has_asked(self, call_id: str) -> bool:
-        return any(one.call == call_id for one in self._all)
+    def _has_asked(self, kind: Kind, call_id: str) -> bool:
+        return any(one.kind == kind and one.call == call_id for one in self._all)
 
     def _code(self, kind: Kind, call_id: str) -> str:
         """The same after a crash, so that no card is sent twice."""

@@ -228,6 +228,15 @@ async def test_stop_ends_what_waits_and_the_next_message_works(opened: Opened) -
         assert "a.txt" not in world.room.sent
 
 
+async def test_a_question_may_want_a_yes_first(opened: Opened) -> None:
+    async with opened(ask=["ask_person"]) as world:
+        world.model.answer_with([calls("ask_person", {"question": "Which?"}), says("Blue.")])
+        approve = code_in(await world.ask("paint it"))
+        told = await world.ask(f"/approve {approve}", actor=LI)
+        assert told[-1].startswith("Which?")
+        assert await world.ask("blue", actor=ANA) == ["Blue."]
+
+
 async def test_messages_wait_behind_an_approval_and_are_answered_then(opened: Opened) -> None:
     async with opened() as world:
         world.model.answer_with([sends(), says("Sent."), says("Four.")])
