@@ -417,6 +417,8 @@ class McpServerSettings(Section):
     """The longest that one call may take. `tools.timeout_s` counts as well, a start included."""
     message_max_bytes: int = Field(4_194_304, ge=65_536)
     """A server that sends more at once is ended."""
+    result_max_characters: int = Field(250_000, ge=1_000)
+    """What is longer is cut. The model gets the first page of it and can read on."""
     tools: dict[str, McpToolSettings] = {}
     """By the tool's name, as the server has it: its effect and reach, where they are less than the most careful."""
 

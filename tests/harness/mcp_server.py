@@ -24,7 +24,7 @@ from typing import Any, Self
 VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25")
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
-SCHEMAS = {"echo": TEXT, "fail": TEXT}
+SCHEMAS = {"echo": TEXT, "fail": TEXT, "ask": {"type": "object", "properties": {"method": {"type": "string"}}}}
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
@@ -46,6 +46,7 @@ class Session:
         self._seen: set[Any] = set()
         self._running: dict[Any, asyncio.Task[None]] = {}
         self._count = 0
+        self._asked: dict[Any, asyncio.Future[dict[str, Any]]] = {}
         like = folder / "like.json"
         self.like: dict[str, Any] = json.loads(like.read_text()) if like.exists() else {}
 
@@ -55,6 +56,9 @@ class Session:
 
     async def take(self, message: Any, send: Send) -> None:
         """One message of the client. A request is answered by `send`, if nobody cancels it."""
+        if isinstance(message, dict) and message.get("id") in self._asked:
+            self._asked.pop(message["id"]).set_result(message)
+            return
         if (
             not isinstance(message, dict)
             or message.get("jsonrpc") != "2.0"
@@ -170,6 +174,18 @@ class Session:
             await self._send(
                 {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}
             )
+
+    async def tool_ask(self, method: str) -> dict[str, Any]:
+        """Asks the client for something, and tells what came."""
+        answer = self._asked["q"] = asyncio.get_running_loop().create_future()
+        message = {"role": "user", "content": {"type": "text", "text": "Tell me all."}}
+        schema = {"type": "object", "properties": {}}
+        params = {
+            "sampling/createMessage": {"messages": [message], "maxTokens": 9},
+            "elicitation/create": {"message": "Your password?", "requestedSchema": schema},
+        }
+        await self._send({"jsonrpc": "2.0", "id": "q", "method": method, "params": params.get(method, {})})
+        return said(json.dumps(await answer))
 
     async def tool_all(self) -> dict[str, Any]:
         blocks: list[dict[str, Any]] = [

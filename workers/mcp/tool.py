@@ -50,10 +50,15 @@ class McpTool:
         if pin is None or not pin.holds or pin.definition.hash != self.definition.hash:
             raise ToolError(f"{self.name} is not approved any more. Go on without it.")
         result, note = await self._called(arguments, call)
-        text = text_of(result)
+        text = self._cut(text_of(result))
         if result.is_error:
             raise ToolError(text or f"{self.name} failed and did not say why.", untrusted=True, note=note)
         return self._pages.first(text, call, self.name, note)
+
+    def _cut(self, text: str) -> str:
+        """What is kept of it lies in the conversation's history."""
+        most = self._server.settings.result_max_characters
+        return text if len(text) <= most else f"{text[:most]}\n[... {len(text) - most} characters left out ...]"
 
     async def _called(self, arguments: dict[str, Any], call: Call) -> tuple[CallToolResult, str]:
         """The server's answer, and what is to be said of the session. Tried twice where that does no harm."""

@@ -119,6 +119,22 @@ async def test_all_that_a_server_started_ends_with_it(tmp_path: Path) -> None:
     assert not is_alive(start["pid"])
 
 
+async def test_a_stream_that_does_not_end_is_cut(tmp_path: Path) -> None:
+    async with McpTwin(tmp_path, streams=True) as twin:
+        server = McpServerSettings(url=twin.url, message_max_bytes=65_536)
+        async with opened(server) as session:
+            with pytest.raises((Interrupted, ServerError)):
+                await session.call("chatter", {})
+
+
+@pytest.mark.parametrize("method", ["sampling/createMessage", "elicitation/create", "roots/list", "tools/call"])
+async def test_a_server_may_ask_us_nothing(tmp_path: Path, method: str) -> None:
+    async with opened(program(tmp_path)) as session:
+        told = json.loads(text_of(await session.call("ask", {"method": method})))
+    assert "result" not in told
+    assert told["error"]["code"] < 0
+
+
 async def test_a_flood_of_what_nobody_asked_for_ends_it(tmp_path: Path) -> None:
     async with opened(program(tmp_path)) as session:
         with pytest.raises(Interrupted, match="messages that nobody had asked for"):

@@ -210,12 +210,13 @@ async def test_all_kinds_of_content_are_told(opened: Open) -> None:
 
 
 async def test_a_long_result_comes_in_pages(opened: Open) -> None:
-    async with opened(plain("long")) as desk:
+    async with opened(plain("long"), result_max_characters=199_000) as desk:
         text = await answer(desk, "long")
         assert len(text) < 30_000
         name = text.partition('read_result(result="')[2].partition('"')[0]
         [rest] = await answers(desk, ("read_result", {"result": name, "offset": 190_000}))
-        assert rest["content"].count("x") == 10_000
+        assert rest["content"].count("x") == 9_000
+        assert "[... 1000 characters left out ...]" in rest["content"]
 
 
 async def test_what_a_server_says_of_its_tools_is_not_believed(opened: Open) -> None:
