@@ -24,7 +24,12 @@ from typing import Any, Self
 VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25")
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
-SCHEMAS = {"echo": TEXT, "fail": TEXT, "ask": {"type": "object", "properties": {"method": {"type": "string"}}}}
+SCHEMAS = {
+    "echo": TEXT,
+    "fail": TEXT,
+    "blurt": TEXT,
+    "ask": {"type": "object", "properties": {"method": {"type": "string"}}},
+}
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
@@ -157,6 +162,13 @@ class Session:
     async def tool_crash(self) -> dict[str, Any]:
         os._exit(3)
 
+    async def tool_blurt(self, text: str) -> dict[str, Any]:
+        """Prints what it was told, and dies of it."""
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+        await asyncio.sleep(0.2)
+        os._exit(4)
+
     async def tool_fail(self, text: str) -> dict[str, Any]:
         return {**said(text), "isError": True}
 
@@ -284,6 +296,8 @@ class McpTwin:
             if ended:
                 ended.note("end")
             return web.Response(status=204 if ended else 404)
+        if request.method == "GET" and name in self.sessions:
+            self.sessions[name].note("listens")
         if request.method != "POST":
             return web.Response(status=405)
         accepted = request.headers.get("Accept", "")

@@ -97,6 +97,13 @@ async def test_a_killed_keeper_takes_the_command_with_it() -> None:
         await until(lambda: not is_alive(pid))
 
 
+def test_who_hears_the_command_sees_that_it_closed_its_output() -> None:
+    with kept(["sh", "-c", "echo all; exec >&- 2>&-; read line"]) as (process, _):
+        assert process.stdout
+        assert process.stdout.read() == "all\n"
+        assert process.poll() is None
+
+
 def test_input_output_and_error_are_the_commands_own() -> None:
     with kept(["sh", "-c", "read line; echo got $line; echo oh >&2; exec sleep 0.1 >&- 2>&-"]) as (process, _):
         assert process.communicate("it\n", timeout=20) == ("got it\n", "oh\n")

@@ -94,9 +94,13 @@ async def test_each_failure_makes_the_wait_longer_and_a_call_that_works_ends_tha
         server._not_before_s = 0
         session = await server.session("a")
         await session.call("count", {})
+        like(tmp_path, start="die")
         with pytest.raises(Exception, match="ended"):
             await session.call("crash", {})
-        assert await counted(server, "a") == "1"
+        with pytest.raises(ToolError, match="no paper"):
+            await server.session("a")
+        with pytest.raises(ToolError, match=r"tried again in 1 s"):
+            await server.session("a")
 
 
 async def test_the_one_that_was_idle_longest_makes_room(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ async def test_tools_are_listed_and_called(server: McpServerSettings, tmp_path: 
     assert greeted["params"]["clientInfo"]["name"] == "deskmate"
     assert not {"sampling", "elicitation", "roots"} & greeted["params"]["capabilities"].keys(), "it may ask us nothing"
     assert not ledger(tmp_path, "malformed")
+    assert not ledger(tmp_path, "listens"), "what it says unasked is not for us"
     await until(lambda: bool(ledger(tmp_path, "end")), 10)
 
 
@@ -108,6 +109,16 @@ async def test_a_crash_interrupts_the_calls_under_way_and_is_no_session_any_more
         assert session.is_over
         with pytest.raises(NotRun):
             await session.call("echo", {"text": "x"})
+
+
+async def test_what_it_prints_during_a_call_is_not_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It may be what people wrote."""
+    caplog.set_level("INFO")
+    async with opened(program(tmp_path)) as session:
+        with pytest.raises(Interrupted) as caught:
+            await session.call("blurt", {"text": "canary"})
+    assert "canary" not in str(caught.value)
+    assert not any("canary" in str(vars(record)) for record in caplog.records)
 
 
 async def test_all_that_a_server_started_ends_with_it(tmp_path: Path) -> None:
