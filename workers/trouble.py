@@ -138,13 +138,16 @@ class Trouble:
 
     async def _wait(self, turn: Turn, cards: Cards) -> None:
         """A short wait holds its place, a long one gives it to others; who comes back early waits on."""
-        while (state := turn.state.get("model")) and (pause := (state["not_before_ms"] - turn.now_ms()) / 1000) > 0:
+        while state := turn.state.get("model"):
+            pause = (state["not_before_ms"] - turn.now_ms()) / 1000
             if not turn.whole.state.get("told"):
                 until_told = self.settings.tell_after_s - (turn.now_ms() - state["asked_ms"]) / 1000
                 if until_told <= 0:
                     await _tell(turn, cards)
                     continue
                 pause = min(pause, until_told)
+            if pause <= 0:
+                return
             if pause > self.hold_s:
                 raise Parked(pause)
             await unless_called(turn, asyncio.sleep(pause), interrupts=False)

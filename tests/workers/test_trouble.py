@@ -326,6 +326,22 @@ async def test_a_model_that_is_away_is_not_asked_by_others(opened: Opened, caplo
         assert lines(caplog, "model failed")[-1]["reference"] in notice
 
 
+async def test_a_service_that_is_there_and_only_busy_is_not_away(opened: Opened) -> None:
+    async with opened(breaker_failures=2, max_retries=1, breaker_open_s=60) as world:
+        world.model.answer_with(fails(429, "rate_limit_error"))
+        assert "too much to do" in (await told(world))[0]
+        world.model.answer_with(says("Well."))
+        assert await told(world, "now?") == ["Well."]
+
+
+async def test_an_answer_in_between_is_forgiven(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    async with opened(breaker_failures=2) as world:
+        world.model.answer_with([fails(500), says("one"), fails(500), says("two")])
+        assert await told(world) == ["one"]
+        assert await told(world, "more") == ["two"]
+        assert not lines(caplog, "model is away")
+
+
 async def test_who_comes_while_it_is_away_waits_for_a_while_and_is_answered_when_it_is_back(
     opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -344,10 +360,11 @@ async def test_who_comes_while_it_is_away_waits_for_a_while_and_is_answered_when
 SPARE: Final = {"fallback_model": "spare"}
 
 
-async def test_the_fallback_answers_for_a_model_that_is_away_and_only_why_tells(
-    opened: Opened, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("open_s", [60, 10])
+async def test_the_fallback_answers_at_once_for_a_model_that_is_away_and_only_why_tells(
+    opened: Opened, caplog: pytest.LogCaptureFixture, open_s: float
 ) -> None:
-    async with opened(profile=SPARE, breaker_failures=2, breaker_open_s=60) as world:
+    async with opened(profile=SPARE, breaker_failures=2, breaker_open_s=open_s) as world:
         world.model.answer_with(by_model(fake=BUSY, spare=says("I can.")))
         assert await told(world) == ["I can."]
         assert models(world) == ["fake", "fake", "spare"]
