@@ -245,7 +245,7 @@ async def over_stdio(folder: Path) -> None:
         case "greet":
             sys.stdout.write("Welcome!\n\n{not json\n")
         case "long":
-            sys.stdout.write("x" * 100_000_000)
+            sys.stdout.write("x" * 10_000_000)
     reader = asyncio.StreamReader(limit=2**24)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     under_way: set[asyncio.Task[None]] = set()

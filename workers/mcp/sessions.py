@@ -75,6 +75,10 @@ class Session:
         self._watchdog = asyncio.get_running_loop().call_later(server.start_timeout_s, self._too_slow)
 
     @property
+    def is_open(self) -> bool:
+        return self._client is not None and not self.is_over
+
+    @property
     def is_over(self) -> bool:
         return self._life.over.is_set()
 
@@ -112,8 +116,10 @@ class Session:
 
     async def close(self) -> None:
         """End it, and all processes of it."""
+        begun = self._opened.done()  # else it is not worth waiting for
+        self._life.is_asked_to_end = self.is_open
         self._life.end("was put away")
-        if self._opened.done():
+        if begun:
             await asyncio.wait([self._task], timeout=CLOSE_S)
         self._task.cancel()
         await asyncio.wait([self._task], timeout=CLOSE_S)
@@ -124,8 +130,8 @@ class Session:
             way = stdio(self._server, self._life) if self._server.command else http(self._server)
             start_s = self._server.start_timeout_s
             async with Client(way, read_timeout_seconds=start_s, client_info=US) as client:
-                self._client = client
                 self.tools = await self._list(client)
+                self._client = client
                 self._watchdog.cancel()
                 self._opened.set_result(None)
                 log(logger, "mcp session opened", server=self.name, tools=len(self.tools.definitions))

@@ -59,6 +59,8 @@ class Life:
         self.said = ""
         """The last line that it wrote to standard error."""
         self.unasked = 0
+        self.is_asked_to_end = False
+        """It did nothing wrong: it gets its time."""
 
     def end(self, why: str) -> None:
         """The first reason counts."""
@@ -119,7 +121,7 @@ async def stdio(server: McpServerSettings, life: Life) -> AsyncIterator[Transpor
         with anyio.CancelScope(shield=True):
             heard.close()
             said.close()
-            await _end(process, leash)
+            await _end(process, leash, END_S if life.is_asked_to_end else 0)
             for work in works:
                 work.cancel()
             await asyncio.gather(*works, return_exceptions=True)
@@ -184,11 +186,11 @@ async def _overhear(process: asyncio.subprocess.Process, life: Life) -> None:
                 log(logger, "mcp server printed", level=logging.DEBUG, server=life.name, text=life.said, last=rest)
 
 
-async def _end(process: asyncio.subprocess.Process, leash: int) -> None:
+async def _end(process: asyncio.subprocess.Process, leash: int, within_s: float) -> None:
     """As the protocol wants it: its input is closed, and what does not end by that is told to, and then killed."""
     with contextlib.suppress(OSError):
         _there(process.stdin).close()
-    if not await _ended(process, END_S):
+    if not await _ended(process, within_s):
         os.close(leash)
         leash = -1
         if not await _ended(process, GONE_S):
