@@ -129,6 +129,7 @@ class History(Sequence[Record]):
         self.first = first
         self._stored = tuple(lines)
         self._read: list[Record] | None = None
+        """All of them, those that are new as well: one that looks at each by its place must not copy them each time."""
         self._new: list[Record] = []
 
     def __len__(self) -> int:
@@ -164,12 +165,15 @@ class History(Sequence[Record]):
         return self[: max(0, place - self.first)]
 
     def extend(self, records: Iterable[Record]) -> None:
+        before = len(self._new)
         self._new.extend(records)
+        if self._read is not None:
+            self._read.extend(self._new[before:])
 
     def _all(self) -> list[Record]:
         if self._read is None:
-            self._read = Record.load_all(self._stored)
-        return [*self._read, *self._new]
+            self._read = [*Record.load_all(self._stored), *self._new]
+        return self._read
 
     def rest(self) -> None:
         """Nobody will look for a while."""

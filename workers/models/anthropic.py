@@ -222,7 +222,7 @@ class AnthropicModel:
     async def _post(self, path: str, content: bytes, *, stream: bool) -> httpx2.Response:
         try:
             response = await self._client.post(
-                path,
+                f"{self._base_url}{path}",  # whole: putting it together is a tenth of what the SDK computes for a call
                 cast_to=httpx2.Response,
                 content=content,
                 options={"headers": {"Content-Type": "application/json"}},

@@ -29,6 +29,17 @@ def test_a_history_is_what_was_stored_and_what_came_since() -> None:
     assert list(History([])) == []
 
 
+def test_what_comes_after_it_was_read_is_there_and_what_was_taken_out_of_it_stays_as_it_was() -> None:
+    history = History(lines(2))
+    before = history[:]
+    for number in (7, 8):
+        history.extend(iter([Record("reply", number)]))
+        assert [record.at_ms for record in history][-1] == number
+    assert [record.at_ms for record in before] == [0, 1]
+    history.rest()
+    assert [record.at_ms for record in history] == [0, 1, 7, 8]
+
+
 def test_what_is_no_record_keeps_its_place() -> None:
     stored = [*lines(1), b"{broken\nin two", b'{"no": "type"}', b"[]", *lines(1)]
     assert [record.type for record in History(stored)] == ["reply", *["unreadable"] * 3, "reply"]
