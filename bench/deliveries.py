@@ -19,7 +19,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import aiohttp
 import yaml
@@ -96,14 +96,13 @@ def script(chance: random.Random) -> list[list[Reply]]:
     return turns
 
 
-async def converse(delivery: Delivery, seed: int) -> Figures:
-    chance = random.Random(seed)
+async def converse(profile: dict[str, Any], turns: Sequence[Sequence[Reply]], chance: random.Random) -> list[Asked]:
+    """Hold the conversation with a real worker; the requests as the model received them."""
     async with world() as here, aiohttp.ClientSession() as http:
         bodies = write_skills(here.folder / "skills", chance)
-        turns = script(chance)
-        profile = {"delivery": delivery, "tools": ["load_skill", "current_time"], "skills": list(SKILLS)}
         (here.folder / "profiles").mkdir()
-        (here.folder / "profiles/default.yaml").write_text(yaml.safe_dump(profile), encoding="utf-8")
+        whole = {"tools": ["load_skill", "current_time"], "skills": list(SKILLS), **profile}
+        (here.folder / "profiles/default.yaml").write_text(yaml.safe_dump(whole), encoding="utf-8")
         with server("sink", "bench._sink", core=measured_core()) as (_, sink):
             async with FakeModel([reply for turn in turns for reply in turn]) as answering:
                 here.configure(
@@ -114,7 +113,7 @@ async def converse(delivery: Delivery, seed: int) -> Figures:
                 key = conversation()
                 with here.deskmate("worker") as worker:
                     await here.logged("worker", "worker ready")
-                    for number in range(TURNS):
+                    for number in range(len(turns)):
                         before = await replies(http, sink)
                         await put(here, [key], words(chance, chance.randint(60, 300)))
                         await until_replies(http, sink, before + 1, WITHIN_S)
@@ -127,13 +126,14 @@ async def converse(delivery: Delivery, seed: int) -> Figures:
                 assert not refused, refused
                 last = answering.asked[-1].body.decode()
                 assert [last.count(body) for body in bodies] == [1, 1], "each skill's text has come, once"
-                return figures(answering.asked)
+                return answering.asked
 
 
 async def compare(seed: int) -> None:
     print(f"{'delivery':14}{'requests':>10}{'tokens in':>12}{'cacheable':>12}{'share':>8}{'cost':>10}")
     for delivery in get_args(Delivery):
-        found = await converse(delivery, seed)
+        chance = random.Random(seed)
+        found = figures(await converse({"delivery": delivery}, script(chance), chance))
         share = found.cacheable / found.tokens
         print(
             f"{delivery:14}{found.requests:10}{found.tokens:12,.0f}{found.cacheable:12,.0f}{share:8.1%}{found.cost:10,.0f}",

@@ -242,6 +242,12 @@ async def test_a_summary_is_asked_for_again(opened: Opened) -> None:
             purposes = [entry["purpose"] for entry in case.requests]
         report = await made.play(await made.case(2))
         assert report.is_equal, str(report)
+        await made.world.ask("after it")
+        case = await made.case(1)
+        assert [one.type for one in case.before].count("summary") == 1
+        assert "in short" in json.dumps(case.requests[-1]["request"]["messages"])
+        report = await made.play(case)
+        assert report.is_equal, str(report)
 
 
 @pytest.mark.parametrize(
