@@ -23,8 +23,8 @@ def breaks(history: Sequence[Record]) -> tuple[str, ...]:
     """
     history = main_line(history)
     last = max((at for at, record in enumerate(history) if record.type == "call"), default=None)
-    if last is None:
-        return ()
+    if last is None:  # what was sent before is not read any more
+        return tuple(dict.fromkeys(one.type for one in history if one.type in {"cleared", "summary"}))
     sent, since = history[: last + 1], history[last + 1 :]
     reasons: list[str] = []
     for record in since:

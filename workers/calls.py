@@ -142,7 +142,7 @@ class Calls:
         if isinstance(judged, Refusal) and judged.rule:
             data |= {"rule": judged.rule, "reason": judged.reason}
         if result.untrusted:
-            data |= {"untrusted": True, "mark": secrets.token_hex(4)}
+            data |= {"untrusted": True, "mark": secrets.token_hex(4)} | ({"own": True} if result.own else {})
         if result.addresses:
             data["addresses"] = list(result.addresses)
         if result.note:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -66,4 +67,4 @@ class ProgramTool:
             raise ToolError(str(error)) from error
         log(logger, "program ended", **about, ms=result.took_ms, result_bytes=len(result.text.encode()))
         log(logger, "program printed", level=logging.DEBUG, **about, text=result.chatter)
-        return self._pages.first(result.text, call, self.skill.id)
+        return replace(self._pages.first(result.text, call, self.skill.id), own=self.reach == "inside")

@@ -88,7 +88,7 @@ def reason_to_ask(
 def _taint_of(record: Record, shown: _Shown) -> Taint | None:
     data = record.data
     match record.type:
-        case "tool_result" if data.get("untrusted"):
+        case "tool_result" if data.get("untrusted") and not data.get("own"):
             return Taint("result", data["name"])
         case "attached" if data["kind"] in {"text", "image"}:
             return Taint("file" if data["kind"] == "text" else "picture", data.get("name", ""))

@@ -32,7 +32,7 @@ class Record:
     `call`         step, turn, model (its name as it is asked for): about to ask the model
     `answer`       step, content (blocks as the API gave them), stop_reason, usage, model, bad_inputs
     `tool_start`   step, id, name, shown (what people call it): about to run this tool
-    `tool_result`  step, id, name, shown, text, error, rule and reason (what forbade it), untrusted, mark (the random word that encloses it), note
+    `tool_result`  step, id, name, shown, text, error, rule and reason (what forbade it), untrusted, own (of what people here trust), mark (the random word that encloses it), note
                    (our own words in front of that), addresses (that it read or found), skill, bundle (whose file it holds)
     `skill`        id, tier, hash (of the body), bundle, offset, characters, bytes, replaces, delivery, call (the tool_use
                    it answers), tools (that alone may be used beside it), lead, text (of the body), rest: guidance

@@ -60,7 +60,7 @@ async def test_it_runs_in_the_channels_zone_and_logs_names_and_sizes_before_and_
 ) -> None:
     source = "import time\ndef run(p):\n print('hm'); return time.strftime('%z') + p['a']"
     with caplog.at_level("DEBUG", "workers.programs"):
-        assert await run(tmp_path, source, {"a": "canary"}) == ToolResult("+0800canary")
+        assert await run(tmp_path, source, {"a": "canary"}) == ToolResult("+0800canary", own=True)
     told = {record.getMessage(): record.__dict__["fields"] for record in caplog.records}
     assert told["program"]["arguments"] == {"a": 6}
     assert told["program"]["id"] == told["program ended"]["id"] == "report"

@@ -65,6 +65,10 @@ def test_each_source_taints(source: str) -> None:
     assert taint.source == source
 
 
+def test_what_people_here_trust_does_not() -> None:
+    assert tainted([result(1, "a", "the report", untrusted=True, own=True, mark="m")]) is None
+
+
 def test_another_bot_taints() -> None:
     taint = tainted([of_bot("deploy")])
     assert taint is not None

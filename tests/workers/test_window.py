@@ -156,9 +156,8 @@ async def test_where_the_model_fails_a_rule_sums_up(opened: Opened, fault: Reply
 @pytest.mark.parametrize("is_read", [True, False])
 async def test_a_summary_of_text_from_outside_is_text_from_outside(opened: Opened, is_read: bool) -> None:
     async with opened(keep=1) as world:
-        read = calls("load_skill", {"name": "ticket-style", "file": "references/long.md"})
-        world.model.answer_with([*([read] if is_read else []), says("Well."), says("Well."), says(SUMMARY)])
-        await world.ask("read it")
+        world.model.answer_with([says("Well."), says("Well."), says(SUMMARY)])
+        await world.ask("read it", quoted="Somebody else's words." if is_read else "")
         await world.ask("and so on")
         await world.ask("/compact")
         [summary] = await records_of(world, "summary")

@@ -63,6 +63,8 @@ class ToolResult:
     """Text from outside: marked as data, not guidance."""
     records: tuple[Record, ...] = ()
     """Records that follow after all results of the batch (a loaded skill's body)."""
+    own: bool = False
+    """Data all the same, but of what people here trust: no text of third parties is in it."""
     note: str = ""
     """What the product itself says of an untrusted text. It stands in front of the marks, not within."""
     skill: Skill | None = None

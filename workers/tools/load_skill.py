@@ -72,7 +72,10 @@ class Tool:
         except Changed as error:
             text = f"{skill.id}: {error}. What is there now can be loaded from the next message on."
             raise ToolError(text) from error
-        return ToolResult(_as_text(skill, file, found), skill=skill)
+        # A file of a trusted skill, and notes that a person has looked at, are nobody else's words.
+        is_data = may(None, call.here, SkillUse(skill, "load")).as_data
+        own = not is_data and not (notes and call.here.profile.notes == "save")
+        return ToolResult(_as_text(skill, file, found), own=own, skill=skill)
 
     def _show(self, skill: Skill, body: str, offset: int) -> ToolResult:
         """What nobody has said to be trusted: it may be looked at, and guides nobody."""
