@@ -58,10 +58,12 @@ class Report:
     reply_then: str
     reply_now: str
     notes: tuple[str, ...] = ()
+    """What else is different."""
 
     @property
     def is_equal(self) -> bool:
-        return self.reply_then == self.reply_now and not any(one.differences for one in self.requests)
+        asks_alike = not any(one.differences for one in self.requests)
+        return self.reply_then == self.reply_now and asks_alike and not self.notes
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -82,7 +84,7 @@ class Report:
                 for one in self.requests
             ],
             "reply": {"equal": self.reply_then == self.reply_now, "then": self.reply_then, "now": self.reply_now},
-            "notes": list(self.notes),
+            "also_different": list(self.notes),
         }
 
     def __str__(self) -> str:
@@ -101,7 +103,7 @@ class Report:
         lines.append(f"reply: {'equal' if self.reply_then == self.reply_now else 'different'}")
         if self.reply_then != self.reply_now:
             lines += [f"       {line}" for line in diff(self.reply_then, self.reply_now)]
-        lines += [f"note: {note}" for note in self.notes]
+        lines += [f"also different: {note}" for note in self.notes]
         lines.append("equal" if self.is_equal else "different")
         return "\n".join(lines)
 

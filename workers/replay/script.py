@@ -53,7 +53,7 @@ class Script:
     def __init__(self, case: Case, mask: Mask) -> None:
         self.exchanges: list[Exchange] = []
         self.notes: list[str] = []
-        """What is worth knowing besides differences."""
+        """What else is different, and shows in no request."""
         self.case = case
         self._mask = mask
         self._results = case.results()

@@ -15,6 +15,7 @@ from config.loading import Loaded
 from config.settings import RecordingSettings, RedisSettings, Settings
 from gateway.conversation.claim import Claim
 from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.records import Record
 from gateway.embedded import embedded
 from gateway.events import Event
 from gateway.files import Files
@@ -95,7 +96,8 @@ async def play(case: Case, place: Place, redis_url: str, *, prefix: str = "repla
             raise NotPossible(f"the turn did not come to its end within {WITHIN_S:.0f} s") from None
         history = list((await people.load(case.key.id)).history)
     reply = next((str(one.data["text"]) for one in reversed(history) if one.type == "reply"), "")
-    return Run(case, (*script.exchanges, *script.missing()), mask(reply), tuple(script.notes))
+    notes = (*script.notes, *_not_asked(case.records, history))
+    return Run(case, (*script.exchanges, *script.missing()), mask(reply), notes)
 
 
 async def _set(desk: Desk, case: Case) -> Claim:
@@ -122,6 +124,16 @@ async def _set(desk: Desk, case: Case) -> Claim:
         raise NotPossible(f"the turn that these messages begin is {turn.id[:8]}, not {case.turn[:8]}")
     await turn.take(stored.inbox, (), *(record for record in case.opening if record.type != "event"))
     return claim
+
+
+def _not_asked(then: Sequence[Record], now: Sequence[Record]) -> list[str]:
+    """What people were asked then, and are not asked now."""
+    codes = {one.data["code"] for one in now if one.type == "asked"}
+    return [
+        f"{one.data.get('tool') or 'the plan'} waited for a person's word ({one.data['kind']}) then, and does not now"
+        for one in then
+        if one.type == "asked" and one.data["code"] not in codes
+    ]
 
 
 def _pictures(case: Case) -> list[str]:

@@ -105,7 +105,9 @@ async def test_a_file_can_be_told_that_it_is_right_as_it_is_now(opened: Opened, 
         await made.world.ask("hello")
         await saved(made, 3, file)
     changed(file, lambda whole: whole["profile"].update(instructions="Be long.", limits={"steps": 2}))
+    once = file.read_text().count("hello")
     renew(await play_file(file, redis_url), file)
+    assert file.read_text().count("hello") == once
     report = await play_file(file, redis_url)
     assert report.is_equal, str(report)
     assert len(report.requests) == 2
