@@ -3,8 +3,8 @@
 A turn has ten steps. Each time the model says something, in 40 pieces as in the other benches and at once, and calls
 `current_time`; at last it only says something. A real `deskmate worker` asks, runs the tool, shows what it does, and writes
 each step down before and after. The bare calls are `messages.create(stream=True)` on the SDK's aiohttp transport: the ten
-requests of such a turn, one after the other. The SDK's cost grows with the pieces, ours less so: `--pieces 1` is the other
-end, without a goal.
+requests of such a turn, one after the other. The SDK's cost grows with the pieces, ours less so: with `--pieces 1`, the
+other end, the goal is missed, and only told.
 
     python -m bench.steps [--turns 100] [--at-once 20] [--rounds 3] [--pieces 40] [--loop stock]
 """
