@@ -12,6 +12,7 @@ from gateway.events import Attachment
 from gateway.files import Files
 from gateway.platforms import Adapter, Outbound, Part
 from workers.delivery import Delivery
+from workers.links import Links
 from workers.turn import Turn, rows_for, stable_key, without_handle
 
 BEFORE: Final = 10_000
@@ -29,7 +30,8 @@ class Cards:
         self, call_id: str, cards: Sequence[Outbound], files: Sequence[Attachment] = ()
     ) -> tuple[list[Record], list[Row]]:
         """Records and rows of the cards and files that a call leads to. The files' bytes are kept already."""
-        at_ms, turn = self.turn.now_ms(), self.turn.id
+        at_ms, turn, links = self.turn.now_ms(), self.turn.id, Links(self.turn, self.adapter.capabilities)
+        cards = [card if card.is_notice else replace(card, markdown=links.harmless(card.markdown)) for card in cards]
         records = [Record("card", at_ms, {"turn": turn, "text": card.markdown}) for card in cards]
         records += [Record("file", at_ms, {"turn": turn, "file": file.dump()}) for file in files]
         most = self.adapter.capabilities.buttons

@@ -42,6 +42,7 @@ from workers.borders import Called, talk_of
 from workers.cards import Cards
 from workers.crew import Crew
 from workers.delivery import Delivery, key_is_known, sent_ref
+from workers.links import Links
 from workers.live import Live
 from workers.loaded import loaded as loaded_skills
 from workers.pressed import tell_pressed
@@ -287,6 +288,7 @@ class Desk:
         only_for: str | None = None,
     ) -> None:
         """The answer, the reply and its rows in one script; then send."""
+        text = text if notice else Links(turn, adapter.capabilities).harmless(text)
         data: dict[str, Any] = {"turn": turn.id, "text": text}
         data |= {"notice": True} if notice else {}
         data |= {"command": True} if command else {}

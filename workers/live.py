@@ -17,6 +17,7 @@ from gateway.phrases import say
 from gateway.platforms import Adapter, Growing, Outbound, Outcome, StepLine
 from gateway.text.quoting import quoted
 from workers.delivery import sent_of, sent_ref
+from workers.links import Links
 from workers.turn import Turn, rows_for
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Live:
         self._turn = turn
         self._adapter = adapter
         self._stream = adapter.stream(turn.address)
+        self._links = Links(turn, adapter.capabilities)
         self._text = ""
         self._plan: tuple[StepLine, ...] = ()
         self._steps: list[StepLine] = []
@@ -159,9 +161,9 @@ class Live:
             log(logger, "live text not shown", level=logging.WARNING, reason=f"{type(error).__name__}: {error}")
 
     def _growing(self) -> Growing:
-        text = "" if is_blank(self._text) else self._text.strip()
+        text = "" if is_blank(self._text) else self._links.growing(self._text).strip()
         lines = (*self._plan, *self._steps)
-        steps = "\n".join(self._line(line) for line in lines)
+        steps = self._links.harmless("\n".join(self._line(line) for line in lines))
         return Growing(text, lines, "\n\n".join(part for part in (steps, text) if part))
 
     def _line(self, line: StepLine) -> str:

@@ -186,6 +186,8 @@ class Capabilities:
     """`find` can tell whether a message of ours is there."""
     ephemeral: bool = False
     """A message may be shown to one person of the room alone. It may be sent twice, and it is never edited."""
+    has_code: bool = True
+    """Code is shown as code, in which nobody finds links."""
     columns: int | None = None
     """Cells of a fixed-width line in a code block; none where it has no such type."""
     methods: frozenset[str] = frozenset({"POST"})

@@ -52,7 +52,8 @@ from gateway.platforms import (
     Stream,
     Unauthorized,
 )
-from gateway.text.dialect import MARKDOWN, PLAIN, ZERO_WIDTH, write
+from gateway.text.dialect import MARKDOWN, ZERO_WIDTH, write
+from gateway.text.links import UNMARKED
 from gateway.text.markdown import fitting, not_empty, utf16
 from gateway.wire import (
     DOWNLOAD_S,
@@ -790,7 +791,7 @@ _DIALECT: Final = replace(
     table=None,
     seam=lambda outer, _inner: ZERO_WIDTH if outer == "*" else "",  # three stars in a row mean something else
 )
-_CALM: Final = replace(PLAIN, escape=calm)
+_CALM: Final = replace(UNMARKED, escape=calm)
 
 
 def _fitting(markdown: str) -> list[tuple[str, str]]:

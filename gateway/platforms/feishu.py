@@ -49,7 +49,8 @@ from gateway.platforms import (
     Stream,
     Unauthorized,
 )
-from gateway.text.dialect import MARKDOWN, PLAIN, ZERO_WIDTH, aligned, fenced, linked, ticked, write
+from gateway.text.dialect import MARKDOWN, ZERO_WIDTH, aligned, fenced, linked, ticked, write
+from gateway.text.links import UNMARKED
 from gateway.text.markdown import fitting, not_empty, utf8
 from gateway.wire import (
     DOWNLOAD_S,
@@ -280,7 +281,7 @@ class Adapter(Plain):
         buttons = [{"label": one.label, "command": one.command, "style": one.style} for one in outbound.buttons]
         # A pressed button brings its card's text along, so each one takes as much of the room as the text itself.
         parts = [
-            Part({"markdown": written.text}, {"text": not_empty(calm(write(source, PLAIN)))})
+            Part({"markdown": written.text}, {"text": not_empty(calm(write(source, UNMARKED)))})
             for source, written in fitting(
                 outbound.markdown,
                 CARD_MAX_BYTES,

@@ -119,6 +119,8 @@ _JSON: Final = "application/json"
 _FORM: Final = "application/x-www-form-urlencoded"
 _QUIET: Final = {"parse": "none", "link_names": False}
 """Names in the text call nobody. `chat.update` would look for them by default."""
+_NO_PREVIEWS: Final = {"unfurl_links": False, "unfurl_media": False}
+"""Slack does not open what a message links to. Edits, streams and what is for one person know no such words."""
 
 _MEANINGS: Final[dict[OutcomeKind, str]] = {
     "rate_limited": "ratelimited rate_limited message_limit_exceeded",
@@ -621,8 +623,7 @@ class Adapter(Plain):
             "channel": to.conversation.channel,
             **part.payload,
             **_QUIET,
-            "unfurl_links": False,
-            "unfurl_media": False,
+            **_NO_PREVIEWS,
             "metadata": _metadata(key),
         }
         if thread := _thread_ts(to.conversation):
@@ -646,7 +647,9 @@ class Adapter(Plain):
         """To the address that came with a command or a press. It knows us by itself: the token stays here."""
         if not handle or handle.expires_at_ms <= time.time() * 1000:
             return Outcome("target_gone", detail="response_url: too late")
-        answer = await self._call(URL(text_of(handle.data.get("url"))), dumped(body), {"Content-Type": _JSON})
+        answer = await self._call(
+            URL(text_of(handle.data.get("url"))), dumped({**body, **_NO_PREVIEWS}), {"Content-Type": _JSON}
+        )
         outcome = _by_status("response_url", answer)
         is_over = isinstance(answer, Answer) and answer.status in {404, 410}
         return replace(outcome, kind="target_gone") if is_over else outcome

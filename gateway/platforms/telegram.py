@@ -47,6 +47,7 @@ from gateway.platforms import (
     Unauthorized,
 )
 from gateway.text.dialect import ZERO_WIDTH, Entity, EntityKind, Rich, rich
+from gateway.text.links import without_links
 from gateway.text.markdown import fitting, split, utf16
 from gateway.wire import (
     DOWNLOAD_S,
@@ -227,9 +228,9 @@ class Adapter(Plain):
         return HttpReply()
 
     def render(self, outbound: Outbound) -> list[Part]:
-        made = fitting(outbound.markdown, TEXT_LIMIT, _calm_length, _written, _size)
+        made = fitting(outbound.markdown, TEXT_LIMIT, _unmarked_length, _written, _size)
         parts = [
-            Part(_payload(written), {"text": calm(source)}, outbound.only_for)
+            Part(_payload(written), {"text": _unmarked(source)}, outbound.only_for)
             for source, written in made or [("…", Rich("…"))]
         ]
         if outbound.buttons:
@@ -554,8 +555,16 @@ def calm(text: str) -> str:
     return _CALL.sub(f"@{ZERO_WIDTH}", text)
 
 
-def _calm_length(text: str) -> int:
-    return utf16(calm(text))
+def _unmarked(markdown: str) -> str:
+    """The source, for when Telegram refuses our entities: code is no code there."""
+    return calm(_CODE.sub(lambda code: f"`{without_links(code[1])}`", markdown))
+
+
+def _unmarked_length(markdown: str) -> int:
+    return utf16(_unmarked(markdown))
+
+
+_CODE: Final = re.compile("`([^`\n]+)`")
 
 
 def _written(markdown: str) -> Rich:

@@ -201,7 +201,9 @@ class Adapter(Plain):
         self._response_places = [home, *map(_over_https, settings.response_hosts)]
         self._file_places = [home, *map(_over_https, settings.file_hosts)]
         if self._is_app:
-            self.capabilities = replace(self.capabilities, text_limit=APP_TEXT_LIMIT, idempotent_send=False, buttons=0)
+            self.capabilities = replace(
+                self.capabilities, text_limit=APP_TEXT_LIMIT, idempotent_send=False, buttons=0, has_code=False
+            )
 
     @property
     def is_checked(self) -> bool:

@@ -34,6 +34,7 @@ from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline, emphasis, strikethrough
+from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
 from gateway.text.columns import padded, widths
@@ -144,10 +145,29 @@ MARKDOWN: Final = Dialect(
 
 def write(markdown: str, dialect: Dialect) -> str:
     """The Markdown in the dialect. All text that can be seen in it is there; empty where there is none."""
+    written = _written(markdown, dialect, list)
+    return dialect.escape(markdown.replace("\0", "\ufffd")) if written is None else written
+
+
+def written_anew(markdown: str, mend: Mend) -> str:
+    """The same Markdown in its plainest spelling, which all who read Markdown read alike: a mark is a mark of ours or
+    escaped. What is in its lines goes through `mend`.
+    """
+    written = _written(markdown, MARKDOWN, mend)
+    return fenced(markdown, "") if written is None else written
+
+
+Mend = Callable[[list[Token]], list[Token]]
+"""What is in a line, or a paragraph's lines: `text`, `softbreak`, `code_inline`, `image`, and what opens and closes."""
+
+
+def _written(markdown: str, dialect: Dialect, mend: Mend) -> str | None:
     tokens = _READER.parse(markdown)
     if any(token.level >= _NESTING_MAX - 1 for one in tokens for token in chain([one], one.children or [])):
-        return dialect.escape(markdown.replace("\0", "\ufffd"))  # the library drops what is deeper
-    return _Writer(dialect, markdown).blocks(SyntaxTreeNode(tokens).children, _Place()).strip("\n")
+        return None  # the library drops what is deeper
+    for token in tokens:
+        token.children = mend(token.children) if token.children else token.children
+    return _Writer(dialect, markdown, mend).blocks(SyntaxTreeNode(tokens).children, _Place()).strip("\n")
 
 
 # text and entities
@@ -328,8 +348,9 @@ _BOX: Final = re.compile(r"\[([ xX])\](?=\s)")
 class _Writer:
     """One text in one dialect."""
 
-    def __init__(self, dialect: Dialect, markdown: str) -> None:
+    def __init__(self, dialect: Dialect, markdown: str, mend: Mend = list) -> None:
         self._dialect = dialect
+        self._mend = mend
         self._lines = markdown.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
     def blocks(self, nodes: Iterable[SyntaxTreeNode], place: _Place) -> str:
@@ -409,7 +430,13 @@ class _Writer:
             return [cell.children for cell in row.children]
         # The library ends a cell in the midst of code, and drops what is more than the head has.
         line = self._lines[row.map[0]].lstrip("> \t")
-        return [SyntaxTreeNode(_READER.parseInline(cell.replace("\\|", "|"))).children for cell in cells(line)]
+        return [SyntaxTreeNode(self._cell(cell)).children for cell in cells(line)]
+
+    def _cell(self, cell: str) -> list[Token]:
+        tokens = _READER.parseInline(cell.replace("\\|", "|"))
+        for token in tokens:
+            token.children = self._mend(token.children or [])
+        return tokens
 
     def inline(self, nodes: Iterable[SyntaxTreeNode], within: frozenset[str] = frozenset()) -> str:
         """What is in a line; `within` are the marks around it."""

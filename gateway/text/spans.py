@@ -49,16 +49,23 @@ ADDRESS: Final = re.compile(r"(?<![a-z0-9.+-])https?://[a-z0-9._~:/?#@!$&'()*+,;
 """A bare address, perhaps with the end of its sentence: see `without_tail`."""
 
 
-def without_tail(address: str) -> str:
-    """An address without what follows it in a sentence, as does a bracket that was opened before it."""
-    while True:
-        kept = address.rstrip(".,;:!?'*_~")
-        if kept.endswith(")") and kept.count(")") > kept.count("("):
-            kept = kept[:-1]
-        if kept == address:
-            return kept
-        address = kept
+def without_tail(address: str, more: str = "") -> str:
+    """An address without what follows it in a sentence, as does a bracket that was opened before it, and without the signs
+    in `more`.
+    """
+    extra = address.count(")") - address.count("(")
+    end = len(address)
+    while end:
+        last = address[end - 1]
+        if last == ")" and extra > 0:
+            extra -= 1
+        elif last not in _TAIL and last not in more:
+            break
+        end -= 1
+    return address[:end]
 
+
+_TAIL: Final = ".,;:!?'*_~"
 
 _TOKEN: Final = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"

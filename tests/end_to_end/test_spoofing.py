@@ -69,7 +69,8 @@ async def test_a_person_a_page_a_file_and_another_skill_can_not_pass_for_a_skill
         fetch = {"web_fetch": {"allow_private": [f"127.0.0.1:{port}"]}}
         profile = {"delivery": delivery, "skills": ["handbook", "sly"]}
         await stage.start(settings={"tools": fetch, "skills": {"folder": str(skills)}}, profile=profile)
-        shown = html.escape(imitation("a person"), quote=False)  # as Slack sends what people type
+        # As Slack sends what people type. Without the address a fetch would ask: text from outside was read before.
+        shown = html.escape(f"{imitation('a person')}\nRead http://127.0.0.1:{port}/", quote=False)
         first = await stage.slack.say(stage.hook, shown)
         await stage.slack.until(lambda: "first" in stage.posts())
         await stage.slack.say(stage.hook, "go on", thread_ts=first.ts)

@@ -48,7 +48,7 @@ async def test_a_channels_files_are_there_for_every_worker_after_new_and_for_no_
     await stage.slack.until(lambda: len(stage.posts()) > before)
     assert "CANARY-7QX" in await told("read it", thread=thread)
     assert "Wrote" not in str(stage.model.asked[-1].request["messages"])
-    assert re.search(r"Exit code 0\.\W+stdout\W+3\W+Files written: data/count\.txt", await told("count it"))
+    assert re.search(r"Exit code 0\.\W+stdout\W+3\W+Files written:\W+data/count\.txt", await told("count it"))
     assert "count.txt goes to the chat" in await told("send it")
     assert [content for content, _ in stage.slack.files.values()] == [b"3\n"]
     asked = len(stage.model.asked)

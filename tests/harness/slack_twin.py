@@ -73,6 +73,7 @@ _UPLOAD_KEYS: Final = {"filename", "length", "alt_txt", "snippet_type", "token"}
 _COMPLETE_KEYS: Final = {"files", "channel_id", "channels", "thread_ts", "initial_comment", "blocks", "token"}
 _RESPONSE_KEYS: Final = {
     *("text", "blocks", "attachments", "mrkdwn", "response_type", "replace_original", "delete_original", "thread_ts"),
+    *("unfurl_links", "unfurl_media"),
 }
 _FORM_ONLY: Final = {"conversations.replies", "conversations.history", "files.getUploadURLExternal"}
 """These take a query or a form, and no JSON."""

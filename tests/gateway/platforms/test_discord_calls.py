@@ -66,8 +66,11 @@ class Kept:
 
 @pytest.fixture
 async def discord() -> AsyncIterator[DiscordTwin]:
+    """Whatever a test sends or edits, it has no preview of what it links to."""
     async with DiscordTwin(heartbeat_ms=200) as twin:
         yield twin
+        texts = [one.body for one in twin.taken if "content" in one.body]
+        assert [one for one in texts if one.get("flags") != 4] == []
 
 
 @pytest.fixture

@@ -55,8 +55,11 @@ DM = Address(ConversationKey("slack-main", DIRECT, TEAM))
 
 @pytest.fixture
 async def slack() -> AsyncIterator[SlackTwin]:
+    """Whatever a test sends has no preview of what it links to, where Slack can be told so."""
     async with SlackTwin() as twin:
         yield twin
+        texts = [one.body for one in twin.taken if one.method in {"chat.postMessage", "response_url"}]
+        assert [one for one in texts if (one.get("unfurl_links"), one.get("unfurl_media")) != (False, False)] == []
 
 
 @pytest.fixture

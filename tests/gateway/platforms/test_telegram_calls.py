@@ -74,8 +74,11 @@ class Kept:
 
 @pytest.fixture
 async def telegram() -> AsyncIterator[TelegramTwin]:
+    """Whatever a test sends or edits, it has no preview of what it links to."""
     async with TelegramTwin(retry_s=(0.0, 0.0, 0.0)) as twin:
         yield twin
+        texts = [one.body for one in twin.taken if one.method in {"sendMessage", "editMessageText"}]
+        assert [one for one in texts if one.get("link_preview_options") != {"is_disabled": True}] == []
 
 
 @pytest.fixture
@@ -669,6 +672,7 @@ async def test_a_client_that_others_wrote_finds_the_bot_api_in_the_stand_in(
     assert [(one.text, one.file) for one in telegram.shown] == [("two", None), ("", b"a;b")]
     assert telegram.messages[0].answers == 4
     assert telegram.webhook["allowed_updates"] == ["message"]
+    telegram.taken.clear()  # what is not ours may have previews
 
 
 @pytest.mark.filterwarnings("ignore:Please use:telegram.warnings.PTBUserWarning")  # of its other way to call
