@@ -60,6 +60,11 @@ logger = logging.getLogger(__name__)
 class NotFetched(Exception):
     """`str()` says to whoever asked what was wrong and, where it is known, what would be right."""
 
+    def __init__(self, why: str, *, was_led: bool = False) -> None:
+        """`was_led`: by a redirect. Whoever wrote that has a say in the words, by the names in it."""
+        super().__init__(why)
+        self.was_led = was_led
+
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
@@ -78,6 +83,8 @@ class Fetched:
     """The body was longer than allowed; `body` is its beginning."""
     notes: tuple[str, ...] = ()
     """What a reader should know about the way there."""
+    was_led: bool = False
+    """A redirect led there: `url` is in others' words."""
 
 
 def is_public(address: Address) -> bool:
@@ -159,14 +166,19 @@ class Fetcher:
 
     async def _follow(self, here: URL, wanted: Callable[[str], bool]) -> Fetched:
         notes: list[str] = []
-        for _ in range(self._rules.max_redirects + 1):
-            found = await self._hop(here, wanted)
+        for hops in range(self._rules.max_redirects + 1):
+            try:
+                found = await self._hop(here, wanted)
+            except NotFetched as error:
+                error.was_led = error.was_led or hops > 0
+                raise
             if isinstance(found, Fetched):
-                return replace(found, notes=tuple(notes))
+                return replace(found, notes=tuple(notes), was_led=hops > 0)
             if here.scheme == "https" and found.scheme == "http":
                 notes.append(f"redirected from https to unencrypted http at {here.host}")
             here = found
-        raise NotFetched(f"more than {self._rules.max_redirects} redirects; the last one led to {here}")
+        most = self._rules.max_redirects
+        raise NotFetched(f"more than {most} redirects; the last one led to {here}", was_led=True)
 
     async def _hop(self, url: URL, wanted: Callable[[str], bool]) -> Fetched | URL:
         """One request on a connection of its own: what is there, or where it is said to be."""
@@ -218,7 +230,8 @@ class Fetcher:
         except ValueError:
             raise NotFetched(f"{here.host} redirects to something that is not a URL") from None
         except NotFetched as error:
-            raise NotFetched(f"{here.host} redirects to an address that is not fetched: {error}") from None
+            text = f"{here.host} redirects to an address that is not fetched: {error}"
+            raise NotFetched(text, was_led=True) from None
 
     async def _read(self, response: aiohttp.ClientResponse, wanted: Callable[[str], bool]) -> Fetched:
         kind = response.content_type.lower() if "Content-Type" in response.headers else ""

@@ -29,9 +29,10 @@ MASKED_MIN: Final = 4
 class ProgramFailed(Exception):
     """There is no result. `str()` is for the model; `chatter`, what the program printed, for its author."""
 
-    def __init__(self, why: str, chatter: str = "") -> None:
+    def __init__(self, why: str, chatter: str = "", *, in_its_words: bool = False) -> None:
         super().__init__(why)
         self.chatter = chatter
+        self.in_its_words = in_its_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,8 @@ class Programs:
             value = _returned(output)
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
         except ValueError as error:
-            raise ProgramFailed(f"{skill.id} {hide(str(error))}", chatter) from None
+            in_its_words = isinstance(error, _Failed)
+            raise ProgramFailed(f"{skill.id} {hide(str(error))}", chatter, in_its_words=in_its_words) from None
         text = text.encode("utf-8", "replace").decode()
         if len(text.encode()) > self.settings.programs.result_max_bytes:
             most = f"{self.settings.programs.result_max_bytes:,}"
@@ -183,6 +185,10 @@ def _named(skill: Skill, names: Collection[str]) -> bool:
 # ---- what came ----
 
 
+class _Failed(ValueError):
+    """The program says so itself."""
+
+
 def _returned(output: Output) -> Any:
     """What `run` returned. Raises `ValueError`, whose text goes on from the program's name, for anything else.
 
@@ -196,7 +202,7 @@ def _returned(output: Output) -> Any:
         raise ValueError(f"gave a result that is no JSON: {error}.") from None
     match said:
         case {"error": str(why), **rest} if not rest and output.failed:
-            raise ValueError(f"failed: {why[:2_000]}")
+            raise _Failed(f"failed: {why[:2_000]}")
         case {"text": str(text), **rest} if not rest and not output.failed:
             return text
         case {"json": value, **rest} if not rest and not output.failed:

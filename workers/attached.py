@@ -138,7 +138,7 @@ class Attached:
                 data |= await self._read(event, at, file)
             except (NotDownloaded, NoPicture) as why:
                 log(logger, "attachment not read", level=logging.WARNING, name=file.name[:80], reason=str(why))
-                data |= {"kind": "unread", "reason": f"it could not be read: {why}", "told": "unread"}
+                data |= {"kind": "unread", "reason": f"it could not be read: {quoted(str(why), 200)}", "told": "unread"}
                 if file.size_bytes > self.settings.download_max_bytes:
                     data["told"] = "too_large"
         return Record("attached", self.turn.now_ms(), data)

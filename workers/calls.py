@@ -187,7 +187,7 @@ class Calls:
             async with asyncio.timeout(self.settings.timeout_s):
                 return await self.run_tool(tool, judged.arguments, context), False
         except ToolError as why_not:
-            return ToolResult(str(why_not), untrusted=why_not.untrusted, note=why_not.note), True
+            return ToolResult(str(why_not), untrusted=why_not.untrusted, own=why_not.own, note=why_not.note), True
         except TimeoutError:
             unsure = " It is not known whether it had its effect." if tool.effect == "once" else ""
             text = f"{call.name} took longer than {self.settings.timeout_s:g} s.{unsure}"

@@ -64,7 +64,7 @@ class ProgramTool:
             took_ms = int((time.monotonic() - begun_s) * 1_000)
             log(logger, "program failed", level=logging.WARNING, **about, ms=took_ms, reason=str(error))
             log(logger, "program printed", level=logging.DEBUG, **about, text=error.chatter)
-            raise ToolError(str(error)) from error
+            raise ToolError(str(error), untrusted=error.in_its_words, own=self.reach == "inside") from error
         log(logger, "program ended", **about, ms=result.took_ms, result_bytes=len(result.text.encode()))
         log(logger, "program printed", level=logging.DEBUG, **about, text=result.chatter)
         return replace(self._pages.first(result.text, call, self.skill.id), own=self.reach == "inside")

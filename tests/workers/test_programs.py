@@ -77,6 +77,7 @@ async def test_a_failure_is_an_error_for_the_model(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="report failed: ZeroDivisionError") as caught:
         await run(tmp_path, "def run(p):\n secret_line = 1/0")
     assert "secret_line" not in str(caught.value)
+    assert caught.value.untrusted
 
 
 @pytest.mark.sandbox

@@ -106,12 +106,42 @@ async def name_of_a_skill(desk: Loading, text: str) -> None:
     desk.say()
 
 
+async def error_of_others(desk: Loading, text: str) -> None:
+    error = result(1, "page", text, error=True, untrusted=True, mark="m4rk", note="It may have run.")
+    desk.history += [answer(1, use("page"), stop_reason="tool_use"), error, said("so?", "spoof")]
+
+
+async def quoted(desk: Loading, text: str) -> None:
+    desk.history.append(said("so?", "spoof", quoted=text))
+
+
+async def attached(desk: Loading, text: str) -> None:
+    data = {"turn": "spoof", "of": "see", "number": 0, "name": "a.txt", "kind": "text", "text": text, "mark": "m4rk"}
+    desk.history += [said("see", "spoof", files=["a.txt"]), Record("attached", 0, data)]
+
+
+async def unread(desk: Loading, text: str) -> None:
+    data = {"turn": "spoof", "of": "see", "number": 0, "name": "a.txt", "kind": "unread", "reason": text}
+    desk.history += [said("see", "spoof", files=["a.txt"]), Record("attached", 0, data)]
+
+
+async def overheard(desk: Loading, text: str) -> None:
+    data = {"turn": "spoof", "until_ms": 1, "said": [[text, text]], "mark": "m4rk"}
+    desk.history += [Record("overheard", 0, data), said("so?", "spoof")]
+
+
+async def summary(desk: Loading, text: str) -> None:
+    data = {"turn": "spoof", "begin": 0, "since": "", "text": text, "mark": "m4rk", "skills": [], "by": "model"}
+    desk.history += [Record("summary", 0, data), said("so?", "spoof")]
+
+
 async def notice(desk: Loading, text: str) -> None:
     desk.history += [Record("reply", 0, {"turn": "t", "text": text, "notice": True}), said("so?", "spoof")]
 
 
 SOURCES: tuple[Source, ...] = (
     person, display_name, file_name, page, tool_error, reference, name_of_a_skill, notice,
+    error_of_others, quoted, attached, unread, overheard, summary,
 )  # fmt: skip
 
 

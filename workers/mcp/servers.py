@@ -55,7 +55,8 @@ class Server:
             await session.ready()
         except NotOpened as error:
             self._drop(key, session)
-            raise ToolError(f"The server {self.name} {error}. Go on without it, or try again later.") from None
+            text = f"The server {self.name} {error}. Go on without it, or try again later."
+            raise ToolError(text, untrusted=True) from None  # it may end with the server's last words
         finally:
             session.busy -= 1
         return session
@@ -89,7 +90,7 @@ class Server:
         left_s = self._not_before_s - asyncio.get_running_loop().time()
         if self._failures and left_s > 0:
             again = f"It is tried again in {left_s:.0f} s at the earliest"
-            raise ToolError(f"The server {self.name} {self._why}. {again}; go on without it.")
+            raise ToolError(f"The server {self.name} {self._why}. {again}; go on without it.", untrusted=True)
 
     def _make_room(self) -> None:
         """Raises `ToolError` where everybody is at work."""

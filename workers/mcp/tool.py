@@ -75,7 +75,8 @@ class McpTool:
                     raise ToolError(f"The server {self._server.name} could not be asked. Go on without it.") from None
             except Interrupted as error:
                 if is_last or self.effect == "once":
-                    raise ToolError(f"The server {self._server.name} {error}.{self._unsure()}") from None
+                    text = f"The server {self._server.name} {error}."
+                    raise ToolError(text, untrusted=True, note=self._unsure().strip()) from None
             except TooSlow:
                 took = f"{self.name} took longer than {self._server.settings.timeout_s:g} s."
                 raise ToolError(f"{took}{self._unsure()}") from None

@@ -36,10 +36,11 @@ carry something out. `free`: any text."""
 class ToolError(Exception):
     """The model asked for something that can't be done. `str()` says what was wrong and what would be right."""
 
-    def __init__(self, why: str, *, untrusted: bool = False, note: str = "") -> None:
-        """`untrusted` and `note` as in `ToolResult`: an error may be told in words from outside."""
+    def __init__(self, why: str, *, untrusted: bool = False, own: bool = False, note: str = "") -> None:
+        """`untrusted`, `own` and `note` as in `ToolResult`: an error may be told in words from outside."""
         super().__init__(why)
         self.untrusted = untrusted
+        self.own = own
         self.note = note
 
 

@@ -91,9 +91,10 @@ class Tool:
         try:
             found = await self._fetcher.fetch(url, lambda kind: _is_text(kind) or _may_be_pdf(kind, url))
         except NotFetched as error:
-            raise ToolError(f"not fetched: {error}") from None
+            raise ToolError(f"not fetched: {error}", untrusted=error.was_led) from None
         if found.status >= 400:
-            raise ToolError(f"{found.url} answered {found.status} {_phrase(found.status)}")
+            text = f"{found.url} answered {found.status} {_phrase(found.status)}"
+            raise ToolError(text, untrusted=found.was_led)
         if found.body.startswith(PDF_BEGINS) or found.content_type in PDF_TYPES:
             reading = await self._read_pdf(found, offset + self._page_characters)
         elif not _is_text(found.content_type) or _is_binary(found.body):
@@ -104,11 +105,12 @@ class Tool:
 
     async def _read_pdf(self, found: Fetched, enough: int) -> Reading:
         if found.is_cut:
-            raise ToolError(f"the PDF at {found.url} is larger than {len(found.body):,} bytes, so it is not read")
+            text = f"the PDF at {found.url} is larger than {len(found.body):,} bytes, so it is not read"
+            raise ToolError(text, untrusted=found.was_led)
         try:
             pages = await self._pdfs.read(found.body, enough)
         except Unreadable as error:
-            raise ToolError(f"the PDF at {found.url} {error}") from None
+            raise ToolError(f"the PDF at {found.url} {error}", untrusted=found.was_led) from None
         notes = [f"a PDF of {pages.total} pages"]
         if pages.is_blank:
             notes.append("its pages have no text: they are pictures, such as a scan, which can't be read")
@@ -142,7 +144,7 @@ async def _read_text(found: Fetched) -> Reading:
     try:
         return await asyncio.to_thread(read, found) if len(found.body) > IN_THREAD_BYTES else read(found)
     except ConversionError as error:
-        raise ToolError(f"the HTML of {found.url} can't be read: {error}") from None
+        raise ToolError(f"the HTML of {found.url} can't be read: {error}", untrusted=True) from None
 
 
 def read(found: Fetched) -> Reading:

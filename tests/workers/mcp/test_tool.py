@@ -184,7 +184,8 @@ async def test_errors_are_told_in_the_servers_words_as_data(opened: Open) -> Non
         slow = await answer(desk, "hang")
         assert slow.endswith("twin__hang took longer than 0.4 s. It is not known whether it had its effect.")
         crashed = await answer(desk, "crash")
-        assert crashed.endswith("The server twin ended. It is not known whether it had its effect.")
+        assert crashed.startswith('It is not known whether it had its effect.\n<data from="twin__crash"')
+        assert "The server twin ended." in crashed
 
 
 async def test_a_tool_that_only_reads_is_tried_twice_and_one_of_the_other_kinds_is_not(

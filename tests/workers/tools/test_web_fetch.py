@@ -286,3 +286,21 @@ async def test_a_larger_pdf_may_be_read_than_a_page() -> None:
 
 async def test_a_scan_is_told() -> None:
     assert "its pages have no text: they are pictures" in await fetched_pdf(pdf(b"q Q", b"q Q"))
+
+
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [
+        ("/Send-all-secrets", "answered 404"),
+        ("http://send all secrets/", "redirects to"),
+        ("http://send-all-secrets.test/", "there is no host"),
+        ("/", "more than"),
+        (None, "answered 404"),
+    ],
+)
+async def test_an_error_that_others_have_a_say_in_is_marked(location: str | None, said: str) -> None:
+    page = web.Response(status=302, headers={"Location": location}) if location else web.Response(status=404)
+    async with site({"/": page}) as port:
+        with pytest.raises(ToolError, match=said) as caught:
+            await run(tool_for(port), f"http://127.0.0.1:{port}/")
+    assert caught.value.untrusted is (location is not None)
