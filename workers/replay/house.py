@@ -24,7 +24,7 @@ from skills import contents, document, ids
 from skills.bundles import BrokenBundle
 from skills.contents import Changed
 from skills.document import BrokenSkill
-from skills.folders import Content, Skill, skill_of
+from skills.folders import Content, Skill, path_fault, skill_of
 from skills.library import Library, resolve
 from workers.opening import open_shelf
 from workers.replay.case import Case, House, NotPossible
@@ -121,6 +121,8 @@ def _skills(house: House, folder: Path) -> list[Skill]:
     for one in house.skills:
         files = {path: _content(dumped) for path, dumped in one["files"].items()}
         place = folder / "case" / hashlib.sha256(one["id"].encode()).hexdigest()
+        if odd := next(filter(None, map(path_fault, files)), None):
+            raise NotPossible(f"the skill {one['id']} of this case can't be laid out: {odd}")
         for path, content in files.items():
             (place / path).parent.mkdir(parents=True, exist_ok=True)
             (place / path).write_bytes(content.raw)

@@ -165,3 +165,23 @@ def test_a_file_that_is_not_there_or_no_yaml_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [Content(b"text", False), Content(b"#!/bin/sh", True), Content(b"\xff\x00", False)])
 def test_files_of_skills_come_back_as_they_were(content: Content) -> None:
     assert _content(json.loads(json.dumps(_dumped(content)))) == content
+
+
+@pytest.mark.parametrize("path", ["../../out.md", "{here}/out.md", "a/../../out.md", ".hidden"])
+async def test_the_files_of_a_case_stay_in_its_folder(
+    opened: Opened, tmp_path: Path, redis_url: str, path: str
+) -> None:
+    write(tmp_path / "skills", "ops/triage", body="Look first.\n")
+    settings = {"skills": {"folder": str(tmp_path / "skills")}}
+    file = tmp_path / "turn.yaml"
+    async with opened(profile={"skills": ["ops/*"], "tools": ["load_skill"]}, settings=settings) as made:
+        await made.world.ask("hello")
+        await saved(made, 1, file)
+
+    def escape(whole: dict[str, Any]) -> None:
+        whole["skills"][0]["files"][path.format(here=tmp_path)] = "out"
+
+    changed(file, escape)
+    with pytest.raises(NotPossible, match="can't be laid out"):
+        await play_file(file, redis_url)
+    assert not (tmp_path / "out.md").exists()
