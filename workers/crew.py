@@ -13,11 +13,12 @@ from typing import TypeVar, get_args
 
 from config.profiles import Plan
 from config.settings import Language
+from gateway.access import Approval, may
 from gateway.asked import asked_in
 from gateway.commands import ASK, command_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
-from gateway.events import Event
+from gateway.events import Actor, Event
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Outbound
@@ -151,20 +152,17 @@ class Crew:
         if word is None:
             await persons.plan(len(plans), _listed(self.steps.now.steps))
         persons.wait()
-        match word and word.word:
-            case "yes":
-                return True
-            case "answer" if word and word.by == word.requester and _plainly(word.text, "plan.yes"):
-                return True
-            case "answer" if word and not _plainly(word.text, "plan.no"):
-                branch = branch_of(turn, "plan")
-                told = next((one for one in reversed(branch.records) if one.type == "given"), None)
-                if told is None or told.data["what"] != word.text:
-                    await branch.write(given.edited(turn.id, turn.now_ms(), word.text))
-                return False
-            case "expired":
-                raise Ended("plan.nobody")
-        raise Ended("plan.refused")
+        if word is None or word.word == "expired":
+            raise Ended("plan.nobody")
+        may_say = may(Actor(word.by), await self.steps.rights.now(), Approval(word.requester)).allowed
+        if may_say and (word.word == "yes" or (word.word == "answer" and _plainly(word.text, "plan.yes"))):
+            return True
+        if word.word != "answer" or (may_say and _plainly(word.text, "plan.no")):
+            raise Ended("plan.refused")
+        planned = [at for at, record in enumerate(turn.all_records) if record.type == "plan"][-1]
+        if not any(one.type == "given" and one.branch == "plan" for one in turn.all_records[planned:]):
+            await branch_of(turn, "plan").write(given.edited(turn.id, turn.now_ms(), word.text))
+        return False
 
     def _one_step(self) -> tuple[Step, ...]:
         """The whole task, where nobody could plan it."""

@@ -382,6 +382,27 @@ async def test_somebody_elses_yes_is_none(careful: AtDesk) -> None:
     assert "only write" in card
 
 
+@pytest.mark.parametrize("text", ["yes", "no"])
+async def test_a_plain_word_counts_for_whoever_may_say_it(opened: Opened, text: str) -> None:
+    profile = {"plan": {"approve": True}, "approvals": {"own": False}, "roles": {"approver": ["chat/U-LI"]}}
+    async with opened(profile=profile) as world:
+        two, one = plan(("a", "read A", [])), plan(("z", "only write", []))
+        world.model.answer_with(acting({"plan": [two, one], "a": says("one"), "z": says("Z.")}))
+        await world.ask("/plan x")
+        [card] = await world.ask(text)  # whoever asked for it may not
+        assert "only write" in card
+        ended = "Z." if text == "yes" else "All right, nothing was done."
+        assert (await world.ask(text, actor=Actor("U-LI", "Li")))[-1] == ended
+
+
+async def test_the_same_wish_may_be_said_twice(careful: AtDesk) -> None:
+    await careful.ask("/plan x")
+    await careful.ask("shorter")
+    [card] = await careful.ask("shorter")
+    assert "only write" in card
+    assert {asked.refused for asked in careful.model.asked} == {None}
+
+
 async def test_a_plan_that_nobody_looks_at_ends_with_a_notice(opened: Opened) -> None:
     async with opened(profile={"plan": {"approve": True}, "approvals": {"wait_s": 0.05}}) as world:
         world.model.answer_with(acting({"plan": TWO}))
