@@ -17,6 +17,7 @@ from gateway.access import Approval, may
 from gateway.asked import asked_in
 from gateway.commands import ASK, command_of
 from gateway.conversation.outbox import Row
+from gateway.conversation.plans import Done, Standing, Step
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
 from gateway.logs import log
@@ -34,10 +35,7 @@ from workers.plan import (
     CLOSING,
     REVIEWER,
     TASK_CHARACTERS,
-    Done,
     Review,
-    Standing,
-    Step,
     Unreadable,
     planner,
     read_plan,

@@ -10,9 +10,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from gateway.conversation.plans import Done, Step
 from gateway.conversation.records import Record
 from skills import marks
-from workers.plan import Done, Step
 
 QUOTED_CHARACTERS: Final = 4_000
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from gateway.conversation.claim import Leaving
+from gateway.conversation.plans import Done, Standing, Step, standing
 from gateway.conversation.records import Record
 from gateway.phrases import say
 from gateway.platforms import StepLine
@@ -17,7 +18,6 @@ from workers.agent import Agent, close_calls
 from workers.attached import Attached
 from workers.branches import branch_of
 from workers.live import Lines, Live, Telling
-from workers.plan import Done, Standing, Step, standing
 from workers.rights import Rights
 from workers.turn import Ended, Parked, Turn
 from workers.withholding import withhold_now

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gateway.asked import open_in
 from gateway.commands import Done, Said, WhenBusy, misused
+from gateway.conversation.plans import standing
 from gateway.conversation.records import Record
 from gateway.model_choice import chosen
 from gateway.phrases import say
@@ -32,9 +33,9 @@ def _running(said: Said) -> Iterator[str]:
     since = duration(now_ms - records[0].at_ms, language)
     calls = sum(record.type == "call" for record in records)
     yield say("status.running", language, since=since, calls=calls)
-    if plan := next((one.data["steps"] for one in reversed(records) if one.type == "plan"), None):
-        done = len({one.data["id"] for one in records if one.type == "step_done"})
-        yield say("status.plan", language, done=done, steps=len(plan))
+    plan = standing(records)
+    if plan.steps:
+        yield say("status.plan", language, done=len(plan.done), steps=len(plan.steps))
     if asked := open_in(records):
         for one in asked:
             left = duration(one.until_ms - now_ms, language)

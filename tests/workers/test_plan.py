@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.conversation.plans import Step, standing
 from gateway.conversation.records import Record
-from workers.plan import ID, TASK_CHARACTERS, Step, Unreadable, read_plan, read_review, standing
+from workers.plan import ID, TASK_CHARACTERS, Unreadable, read_plan, read_review
 
 
 def step(name: Any, *needs: Any, task: Any = "do it") -> dict[str, Any]:

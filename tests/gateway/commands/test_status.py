@@ -61,6 +61,16 @@ async def test_a_plan_and_the_tools_of_its_branches(world: World) -> None:
     assert "the tool `current_time` runs, since 6 s" in told
 
 
+async def test_a_step_that_was_sent_back_or_planned_anew_is_not_done(world: World) -> None:
+    steps: list[dict[str, Any]] = [{"id": "1", "task": "x", "needs": []}, {"id": "2", "task": "x", "needs": ["1"]}]
+    done = [ago(8, "plan", steps=steps), ago(7, "step_done", id="1", text="x"), ago(6, "step_done", id="2", text="x")]
+    assert "of its plan, steps done: 2 of 2" in await status(world, ago(9, "event"), *done)
+    assert "of its plan, steps done: 0 of 2" in await status(
+        world, ago(9, "event"), *done, ago(5, "review", changes={"1": "again"})
+    )
+    assert "of its plan, steps done: 0 of 2" in await status(world, ago(9, "event"), *done, ago(5, "plan", steps=steps))
+
+
 async def test_what_the_conversation_holds(world: World) -> None:
     told = await status(world, history=USES, inbox=[b"1", b"2"], skills=["web-access", "ops/triage"])
     assert told == [
