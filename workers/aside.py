@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gateway.commands import Command, Done, Outside, Said, command_of, find
 from gateway.conversation.claim import Lost
@@ -46,7 +47,16 @@ class Aside:
             before = waiting.index(member)
             waiting.remove(member)
             try:
-                done = await command.run(await self._said(event, rest, tuple(waiting), before))
+                said = await said_in(
+                    self.turn,
+                    event,
+                    rest,
+                    self.outside,
+                    open=self.turn.all_records,
+                    inbox=tuple(waiting),
+                    before=before,
+                )
+                done = await command.run(said)
             except (Lost, Unreachable):
                 raise
             except Exception as error:  # noqa: BLE001  # it is met again in a turn of its own, where it can be given up
@@ -56,28 +66,12 @@ class Aside:
             waiting = [one for one in waiting if one not in done.withdrawn]
         return bool(found)
 
-    async def _said(self, event: Event, rest: str, inbox: Sequence[bytes], before: int) -> Said:
-        turn = self.turn
-        return Said(
-            event,
-            rest,
-            language_of(turn.profile.language, event.actor.language),
-            turn.now_ms(),
-            turn=turn_id(event),
-            history=turn.stored.history.before(turn.state["start"]),
-            outside=await self.outside(),
-            open=turn.all_records,
-            inbox=inbox,
-            before=before,
-            skills=tuple(loaded(turn.stored.history)),
-        )
-
     async def _answer(self, member: bytes, event: Event, done: Done) -> None:
         turn = self.turn
-        only_for = event.actor.id if done.is_private and not event.is_direct else None
         if event.kind == "action":
             await tell_pressed(self.adapter, event, done, turn.mailbox.settings.send_timeout_s)
-        rows = self._rows(event, Outbound(done.text, is_notice=True, only_for=only_for)) if done.text else []
+        outbound = Outbound(done.text, is_notice=True, only_for=who_reads(event, done))
+        rows = self._rows(event, outbound) if done.text else []
         cards = [Record("card", turn.now_ms(), {"turn": turn.id, "text": done.text})] if done.text else []
         await turn.take([member], (), *done.records, *cards, rows=rows, withdrawn=done.withdrawn)
         with suppress(Parked):  # they go out before the turn's reply then
@@ -98,6 +92,26 @@ class Aside:
             )
             for number, row in enumerate(rows_for(self.turn, self.adapter.render(outbound)))
         ]
+
+
+async def said_in(turn: Turn, event: Event, rest: str, outside: Callable[[], Awaitable[Outside]], **more: Any) -> Said:
+    """A command of this conversation, in a turn of its own or beside another one."""
+    return Said(
+        event,
+        rest,
+        language_of(turn.profile.language, event.actor.language),
+        turn.now_ms(),
+        turn=turn_id(event),
+        history=turn.stored.history.before(turn.state["start"]),
+        outside=await outside(),
+        skills=tuple(loaded(turn.stored.history)),
+        **more,
+    )
+
+
+def who_reads(event: Event, done: Done) -> str | None:
+    """The only person who is to read the answer to a command, if one."""
+    return event.actor.id if done.is_private and not event.is_direct else None
 
 
 def _aside(raw: bytes) -> tuple[Event, Command, str] | None:

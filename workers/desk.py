@@ -36,7 +36,7 @@ from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
 from gateway.store import Unreachable
 from workers.agent import Agent
-from workers.aside import Aside
+from workers.aside import Aside, said_in, who_reads
 from workers.attached import AT_ONCE, Attached, nothing_to_read
 from workers.borders import Called, talk_of
 from workers.cards import Cards
@@ -44,7 +44,6 @@ from workers.crew import Crew
 from workers.delivery import Delivery, key_is_known, sent_ref
 from workers.links import Links
 from workers.live import Live
-from workers.loaded import loaded as loaded_skills
 from workers.pressed import tell_pressed
 from workers.rights import Rights
 from workers.steps import Steps
@@ -194,28 +193,17 @@ class Desk:
         if known is None:
             done = unknown(name, turn.language)
         else:
-            turn.aside = Aside(turn, adapter, partial(self._outside, adapter, turn)).run  # some ask the model
+            outside = partial(self._outside, adapter, turn)
+            turn.aside = Aside(turn, adapter, outside).run  # some ask the model
             waited = sum(record.type == "event" for record in turn.records) > 1
-            done = await self._done(
-                turn,
-                known,
-                Said(
-                    event,
-                    rest,
-                    turn.language,
-                    self.mailbox.now_ms(),
-                    turn=turn.id,
-                    history=turn.stored.history.before(turn.state["start"]),
-                    outside=await self._outside(adapter, turn),
-                    waited=waited,
-                    inbox=tuple(turn.stored.inbox),
-                    skills=tuple(loaded_skills(turn.stored.history)),
-                ),
-            )
-        only_for = event.actor.id if done.is_private and not event.is_direct else None
+            inbox = tuple(turn.stored.inbox)
+            said = await said_in(turn, event, rest, outside, waited=waited, inbox=inbox)
+            done = await self._done(turn, known, said)
         if event.kind == "action":
             await tell_pressed(adapter, event, done, self.mailbox.settings.send_timeout_s)
-        await self._finish(turn, adapter, done.text, *done.records, notice=True, command=True, only_for=only_for)
+        await self._finish(
+            turn, adapter, done.text, *done.records, notice=True, command=True, only_for=who_reads(event, done)
+        )
 
     async def _done(self, turn: Turn, command: Command, said: Said) -> Done:
         try:
