@@ -37,13 +37,8 @@ def main() -> int:
         os.setgroups([])
         os.setgid(orders["uid"])
         os.setuid(orders["uid"])
-    prctl(SUBREAPER, 1)  # whoever loses its parent becomes ours
     prctl(DUMPABLE, 0)  # nobody below may look into the one that watches
-    bell, ring = os.pipe()
-    os.set_blocking(bell, False)
-    os.set_blocking(ring, False)
-    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    bell = adopt()
     child = os.fork()
     if child == 0:
         os._exit(run(orders, json.loads(line)))
@@ -51,6 +46,17 @@ def main() -> int:
         return watch(child, bell, orders)
     finally:
         end_all()
+
+
+def adopt() -> int:
+    """Whoever loses its parent becomes ours. The end of a pipe that can be read when a child has ended."""
+    prctl(SUBREAPER, 1)
+    bell, ring = os.pipe()
+    os.set_blocking(bell, False)
+    os.set_blocking(ring, False)
+    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return bell
 
 
 def watch(child: int, bell: int, orders: dict[str, Any]) -> int:

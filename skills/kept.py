@@ -23,12 +23,7 @@ NOT_FOUND = 127
 
 def main() -> int:
     leash, command = int(sys.argv[1]), sys.argv[2:]
-    inside.prctl(inside.SUBREAPER, 1)  # whoever loses its parent becomes ours
-    bell, ring = os.pipe()
-    os.set_blocking(bell, False)
-    os.set_blocking(ring, False)
-    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    bell = inside.adopt()
     child = os.fork()
     if child == 0:
         become(command)
