@@ -12,7 +12,6 @@ from gateway.logs import log
 from gateway.pins import Definition, Pins
 from skills import marks
 from skills.foreign_schemas import usable
-from workers.context import in_context
 from workers.mcp.results import text_of
 from workers.mcp.sessions import Interrupted, NotRun, ServerError, Session, TooSlow
 from workers.paging import Pages
@@ -99,12 +98,9 @@ class McpTool:
         )
 
     def _was_used(self, history: tuple[Record, ...]) -> bool:
-        """Whether the conversation has used this server before, on this worker or another."""
+        """Whether the conversation, as far as it counts, has used this server before, on this worker or another."""
         begins = f"{self._server.name}__"
-        return any(
-            record.type == "tool_result" and str(record.data["name"]).startswith(begins)
-            for record in in_context(history)
-        )
+        return any(record.type == "tool_result" and str(record.data["name"]).startswith(begins) for record in history)
 
     def _unsure(self) -> str:
         return " It is not known whether it had its effect." if self.effect == "once" else ""
