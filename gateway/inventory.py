@@ -117,6 +117,9 @@ def _approvals(source: Source, tools: Sequence[str]) -> Iterator[Problem]:
         return
     for key in ("ask", "free"):
         for index, name in _texts(section.get(key)):
+            if "*" in name:
+                what = f"{name!r} fits no tool: here they are named one by one"
+                yield source.problem(("approvals", key, index), what, f"wanted: a name; there are: {', '.join(tools)}")
             if name not in tools and re.fullmatch(r"\w+", name) and (meant := nearest(name, tools)):
                 wanted = f"there are: {', '.join(tools)}"
                 yield source.problem(("approvals", key, index), f"there is no tool {name!r}", wanted, meant)

@@ -54,6 +54,16 @@ def wrong(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.parametrize("name", ["*", "web_*", "some/*"])
+def test_a_pattern_in_approvals_is_told_for_it_would_fit_nothing(tmp_path: Path, name: str) -> None:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text(f"approvals: {{ask: ['{name}'], free: ['{name}']}}\n")
+    (tmp_path / "deskmate.yaml").write_text("data: data\n")
+    with pytest.raises(ConfigError) as caught:
+        load_checked(tmp_path / "deskmate.yaml", {})
+    assert [problem.key for problem in caught.value.problems] == ["approvals.ask[0]", "approvals.free[0]"]
+
+
 def test_all_kinds_of_mistakes_are_told_at_once(wrong: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_checked(wrong, {})
