@@ -502,6 +502,7 @@ async def test_with_a_password_the_page_asks_for_it(
         await page.until_shown("welcome in")
         await page.click("header form button")
         await page.until("location.pathname === '/chat/login'")
+        await page.go("about:blank")  # nothing of the page is under way any more when its server ends
 
 
 async def test_files_are_chosen_shown_and_sent_with_the_message(world: World, visitor: Visitor, tmp_path: Path) -> None:
