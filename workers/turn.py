@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -170,22 +170,33 @@ class Turn:
     ) -> None:
         turn: Any = self._to_store() if state == "save" else {"keep": None, "close": "close"}[state]
         stored = [replace(record, branch=self.branch) for record in records] if self.branch else records
-        await self._count(records, is_end=state == "close")
         history = self.whole.stored.history
         begin = begin_after(stored, history.end)
-        await self.mailbox.append(
-            self.claim, records=stored, rows=rows, turn=turn, finished_step=finished_step, begin=begin
-        )
+        async with self._counted(records, is_end=state == "close"):
+            await self.mailbox.append(
+                self.claim, records=stored, rows=rows, turn=turn, finished_step=finished_step, begin=begin
+            )
         history.extend(stored)
         if self.trunk:
             self.stored.history.extend(records)
 
-    async def _count(self, records: Sequence[Record], *, is_end: bool) -> None:
-        """What these cost, before they are written: it was spent, even if this worker dies or has lost its claim."""
+    @asynccontextmanager
+    async def _counted(self, records: Sequence[Record], *, is_end: bool) -> AsyncIterator[None]:
+        """What these cost goes to the server in front of the write within, on the same way: it was spent, even if this
+        worker dies or has lost its claim.
+        """
         asked = is_end and any(record.type == "call" for record in self.all_records)
         spent = Spent.of(records, turns=int(asked))
-        if spent == Spent():
-            return
+        counting = asyncio.create_task(self._count(spent)) if spent != Spent() else None
+        if counting:
+            await asyncio.sleep(0)  # it goes first
+        try:
+            yield
+        finally:
+            if counting:
+                await counting
+
+    async def _count(self, spent: Spent) -> None:
         accounts = Accounts.at(self.stored.key, self.actor, self.profile.timezone, self.now_ms())
         with suppress(Unreachable):  # a figure is not worth a turn
             keep_ms = self.mailbox.settings.retention_s * 1000
