@@ -121,8 +121,8 @@ async def unless_called(turn: Turn, work: Coroutine[Any, Any, T], *, interrupts:
         if not task.done():
             task.cancel()
             await asyncio.wait({task}, timeout=CANCEL_WAIT_S)
-            if task.done() and not task.cancelled():
-                task.exception()  # it came too late for anybody
+        if task.done() and not task.cancelled():
+            task.exception()  # it came too late for anybody
 
 
 def is_talk(raw: bytes) -> bool:
