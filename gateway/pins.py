@@ -75,7 +75,7 @@ class Pins:
     """All of them. Each method raises `Unreachable`."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.store = store
         self._root = store.layout.mcp_root
 
     async def of(self, names: Iterable[str]) -> dict[str, Pin]:
@@ -84,7 +84,7 @@ class Pins:
         if not asked:
             return {}
         with reading():
-            pipe = self._store.redis.pipeline(transaction=True)  # both at one moment
+            pipe = self.store.redis.pipeline(transaction=True)  # both at one moment
             pipe.hmget(f"{self._root}:pins", asked)
             pipe.hmget(f"{self._root}:changed", asked)
             pins, changed = await pipe.execute()
@@ -95,17 +95,17 @@ class Pins:
         """From now on the tool may be offered, in just these words."""
         said = {"description": definition.description, "schema": definition.schema}
         kept = {**said, "hash": definition.hash, "by": by, "at_ms": at_ms}
-        await self._store.run(_SET, self._root, definition.name, json.dumps(kept))
+        await self.store.run(_SET, self._root, definition.name, json.dumps(kept))
 
     async def revoke(self, name: str) -> bool:
         """Take the yes back. Whether there was one."""
-        return bool(await self._store.run(_TAKE, self._root, name))
+        return bool(await self.store.run(_TAKE, self._root, name))
 
     async def note_change(self, pin: Definition, now: str) -> bool:
         """The server describes the tool otherwise than `pin` says: by this hash, or, empty, not at all. Whether that is
         news.
         """
-        return bool(await self._store.run(_CHANGED, self._root, pin.name, pin.hash, now or "gone"))
+        return bool(await self.store.run(_CHANGED, self._root, pin.name, pin.hash, now or "gone"))
 
 
 def _pin(name: str, stored: bytes, changed: bytes) -> Pin:

@@ -174,6 +174,12 @@ class Store:
         self._send_soon()
         return await ask.answer
 
+    async def now_ms(self) -> int:
+        """The server's time, for who asks once; a process that goes on has `Mailbox.now_ms`. Raises `Unreachable`."""
+        with reading():
+            seconds, microseconds = await self.redis.time()
+        return int(seconds) * 1_000 + int(microseconds) // 1_000
+
     async def close(self) -> None:
         """Wait for the answers that are due, then disconnect."""
         while True:

@@ -171,6 +171,7 @@ class Calls:
         context = Call(
             conversation=self.turn.stored.key.id,
             key=self.turn.key(str(call.step), call.id),
+            at_ms=self.turn.now_ms(),
             id=call.id,
             actor=self.turn.actor,
             language=self.turn.language,

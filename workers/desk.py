@@ -158,7 +158,7 @@ class Desk:
         if not most:
             return []
         before = latest(turn.stored.history, "overheard") or 0
-        said = await heard_since(self.mailbox.store, turn.stored.key, before, most)
+        said = await heard_since(self.mailbox.store, turn.stored.key, before, most, turn.now_ms())
         if not said:
             return []
         data = {

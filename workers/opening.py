@@ -68,7 +68,8 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str, instead: Instea
     layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
     store = open_store(redis_url, layout, timeout_s=settings.redis.timeout_s)
     feed = Feed(store)
-    model = instead.model if instead else _recorded(load_model(settings.model), loaded, store)
+    mailbox = Mailbox(store, settings.mailbox)
+    model = instead.model if instead else _recorded(load_model(settings.model), loaded, mailbox)
     folder = settings.data / "skills"
     shelf = instead.shelf if instead else open_shelf(loaded, store, Shelf)
     programs = Programs(settings.skills, folder, environment(), loaded.secret_values)
@@ -77,7 +78,6 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str, instead: Instea
     watching: asyncio.Task[None] | None = None
     try:
         async with aiohttp.ClientSession(trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as http:
-            mailbox = Mailbox(store, settings.mailbox)
             await meet(store, mailbox, settings)
             if not instead:
                 await _first_snapshot(shelf, Packer(store, settings.skills, worker))
@@ -124,7 +124,7 @@ async def _first_snapshot(shelf: Shelf, packer: Packer) -> None:
             await asyncio.sleep(PAUSE_S)  # another worker is at it
 
 
-def _recorded(model: Model, loaded: Loaded, store: Store) -> Model:
+def _recorded(model: Model, loaded: Loaded, mailbox: Mailbox) -> Model:
     """The same model; it keeps what it is asked, where the settings say so."""
     settings = loaded.settings.recordings
     if not settings.keep:
@@ -136,7 +136,7 @@ def _recorded(model: Model, loaded: Loaded, store: Store) -> Model:
         retention_s=settings.retention_s,
         turn_max_bytes=settings.turn_max_bytes,
     )
-    return Recording(model, Recordings(store, settings), Mask(loaded.secret_values))
+    return Recording(model, Recordings(mailbox.store, settings), Mask(loaded.secret_values), mailbox.now_ms)
 
 
 def _present(variables: Mapping[str, str], secrets: Collection[str]) -> frozenset[str]:

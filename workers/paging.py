@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from gateway.conversation.records import Record
@@ -23,7 +22,7 @@ class Pages:
         if first.is_last:
             return ToolResult(text, note=note)
         name = call.key[:12]
-        record = Record("result", time.time_ns() // 1_000_000, {"id": name, "from": origin, "text": text})
+        record = Record("result", call.at_ms, {"id": name, "from": origin, "text": text})
         rest = f'{READ_ON}(result="{name}", offset={first.end})'
         return ToolResult(
             f"{first.text}\n---\nThe result goes on from character {first.end} of {first.total}: {rest}",

@@ -10,8 +10,7 @@ import base64
 import binascii
 import hashlib
 import logging
-import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any, Final, cast
@@ -32,16 +31,18 @@ END_S: Final = 3.0
 class Recording:
     """See `workers.models.Model`."""
 
-    def __init__(self, model: Model, recordings: Recordings, mask: Mask) -> None:
+    def __init__(self, model: Model, recordings: Recordings, mask: Mask, now_ms: Callable[[], int]) -> None:
+        """`now_ms`: the server's time. Who goes on with a turn adds to its recording, which is read in this order."""
         self.label = model.label
         self._model = model
         self._recordings = recordings
         self._mask = mask
+        self._now_ms = now_ms
         self._writing: set[asyncio.Task[None]] = set()
 
     async def stream(self, request: Request) -> AsyncIterator[TextDelta | Answer]:
         """What the model says, as it says it. Raises `ModelError`."""
-        begun_s = time.time()
+        begun_ms = self._now_ms()
         said: list[str] = []
         outcome: dict[str, Any] = {}
         try:
@@ -57,7 +58,7 @@ class Recording:
             raise
         finally:
             # Whoever listened has left: a person stopped it, or interrupted.
-            self._note(request, begun_s, outcome or {"left": True, "said": "".join(said)})
+            self._note(request, begun_ms, outcome or {"left": True, "said": "".join(said)})
 
     async def check(self) -> str:
         return await self._model.check()
@@ -68,7 +69,7 @@ class Recording:
             await asyncio.wait(self._writing, timeout=END_S)
         await self._model.close()
 
-    def _note(self, request: Request, begun_s: float, outcome: Mapping[str, Any]) -> None:
+    def _note(self, request: Request, begun_ms: int, outcome: Mapping[str, Any]) -> None:
         about = request.occasion
         if not about.conversation:
             return
@@ -76,8 +77,8 @@ class Recording:
             log(logger, "not recorded: too many wait", level=logging.WARNING, turn=about.turn[:8])
             return
         more = {
-            "at_ms": int(begun_s * 1000),
-            "ms": int((time.time() - begun_s) * 1000),
+            "at_ms": begun_ms,
+            "ms": self._now_ms() - begun_ms,
             "branch": about.branch,
             "step": about.step,
             "purpose": about.purpose,

@@ -21,25 +21,14 @@ from workers.context import spoken, with_branches
 from workers.programs import ProgramTool
 from workers.tools import Tool
 
-Source = Literal["result", "file", "picture", "channel", "quoted", "bot", "summary"]
 
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """Text of a third party that the model has read."""
-
-    source: Source
-    name: str = ""
-    """Of the tool, the file, or the bot."""
-
-
-def tainted(records: Sequence[Record]) -> Taint | None:
-    """The first such text of a conversation that is still in context, of its branches too: what these found goes into
+def tainted(records: Sequence[Record]) -> bool:
+    """Whether such a text of a conversation is still in context, of its branches too: what these found goes into
     answers. It counts until nothing of it is sent any more, and a summary carries it on.
     """
     here = with_branches(list(records))
     shown = _Shown(here)
-    return next((taint for record in here if (taint := _taint_of(record, shown))), None)
+    return any(_taints(record, shown) for record in here)
 
 
 def is_given(url: str, records: Sequence[Record], profile: Profile) -> bool:
@@ -85,23 +74,20 @@ def reason_to_ask(
     return "tainted"
 
 
-def _taint_of(record: Record, shown: _Shown) -> Taint | None:
+def _taints(record: Record, shown: _Shown) -> bool:
     data = record.data
     match record.type:
-        case "tool_result" if data.get("untrusted") and not data.get("own"):
-            return Taint("result", data["name"])
-        case "attached" if data["kind"] in {"text", "image"}:
-            return Taint("file" if data["kind"] == "text" else "picture", data.get("name", ""))
-        case "overheard" if data["said"]:
-            return Taint("channel")
-        case "summary" if data.get("tainted"):
-            return Taint("summary")
+        case "tool_result":
+            return bool(data.get("untrusted") and not data.get("own"))
+        case "attached":
+            return data["kind"] in {"text", "image"}
+        case "overheard":
+            return bool(data["said"])
+        case "summary":
+            return bool(data.get("tainted"))
         case "event" if event := spoken(record):
-            if event.actor.is_bot:
-                return Taint("bot", event.actor.name or event.actor.id)
-            if event.quoted and not shown.has(event.quoted):
-                return Taint("quoted")
-    return None
+            return event.actor.is_bot or bool(event.quoted and not shown.has(event.quoted))
+    return False
 
 
 def _given(record: Record, profile: Profile) -> Iterator[tuple[str, bool]]:

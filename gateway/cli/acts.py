@@ -33,7 +33,7 @@ from gateway.shelf.notes import Notes
 from gateway.shelf.outcomes import Outcome, Refusal, Shown
 from gateway.shelf.shelf import Shelf
 from gateway.shelf.stock import Gone
-from gateway.store import Layout, Store, Unreachable, open_store, reading
+from gateway.store import Layout, Store, Unreachable, open_store
 from skills.bundles import BrokenBundle, Cache
 from skills.folders import Skill
 
@@ -83,10 +83,7 @@ async def opened(loaded: Loaded, key: ConversationKey | None) -> AsyncIterator[O
         here: Callable[[], Awaitable[Here]] = (
             partial(shelf.here, key, loaded) if key else partial(shelf.everywhere, loaded)
         )
-        with reading():
-            seconds, microseconds = await store.redis.time()
-        at_ms = seconds * 1_000 + microseconds // 1_000
-        by = By(f"cli {secrets.token_hex(12)}", at_ms, here=here, operator=user())
+        by = By(f"cli {secrets.token_hex(12)}", await store.now_ms(), here=here, operator=user())
         acts = Acts(shelf, settings.skills, by)
         yield Open(store, acts, NoteActs(acts, Notes(store)))
     finally:

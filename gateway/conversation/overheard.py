@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -51,10 +50,10 @@ async def hear(store: Store, event: Event, most: int) -> None:
     await store.run(HEAR, store.layout.heard_root, channel, member, most, KEEP_MS)
 
 
-async def heard_since(store: Store, key: ConversationKey, after_ms: int, most: int) -> list[Heard]:
+async def heard_since(store: Store, key: ConversationKey, after_ms: int, most: int, now_ms: int) -> list[Heard]:
     """The last ones of the conversation's channel that are younger, oldest first. Raises `Unreachable`."""
     name = f"{store.layout.heard_root}:ch:{key.channel_id}"
-    after_ms = max(after_ms, int(time.time() * 1000) - KEEP_MS)
+    after_ms = max(after_ms, now_ms - KEEP_MS)
     with reading():
         found: Any = await store.redis.zrange(name, f"({after_ms}", "+inf", byscore=True, withscores=True)
     return [Heard(message, int(at), who, text) for raw, at in found[-most:] for message, who, text in [json.loads(raw)]]

@@ -227,7 +227,7 @@ async def test_what_is_not_for_us_is_overheard_where_the_profile_says_so_and_sta
             event("u", text="for us"),
         ]
         assert await states(gateway, *not_heard) == ["ignored"] * 3 + ["new"]
-        heard = await heard_since(gateway.parts.store, ROOM, 0, 10)
+        heard = await heard_since(gateway.parts.store, ROOM, 0, 10, gateway.parts.mailbox.now_ms())
         assert [(one.id, one.text) for one in heard] == [("m1", "text 1"), ("m2", "text 2")]
         assert "text 1" not in str(gateway.lines("message"))
 

@@ -47,6 +47,7 @@ def call(here: Here, history: Sequence[Record] = (), **more: Any) -> Call:
     fields: dict[str, Any] = {
         "conversation": "conversation",
         "key": "k" * 64,
+        "at_ms": 0,
         "id": "",
         "actor": None,
         "language": "en",

@@ -170,7 +170,7 @@ async def test_what_can_not_be_packed_costs_no_turn(store: Store, caplog: pytest
         async def close(self) -> None:
             return
 
-    model = Recording(Odd(), Recordings(store, RecordingSettings()), Mask(()))
+    model = Recording(Odd(), Recordings(store, RecordingSettings()), Mask(()), lambda: 0)
     request = Request("m", [], [], [], 10, Occasion("c", "t"))
     assert [piece async for piece in model.stream(request)]
     await model.close()

@@ -60,31 +60,27 @@ def replied(text: str, **more: Any) -> Record:
 
 @pytest.mark.parametrize("source", OUTSIDE)
 def test_each_source_taints(source: str) -> None:
-    taint = tainted([said("go"), OUTSIDE[source], said("and?")])
-    assert taint is not None
-    assert taint.source == source
+    assert tainted([said("go"), OUTSIDE[source], said("and?")])
 
 
 def test_what_people_here_trust_does_not() -> None:
-    assert tainted([result(1, "a", "the report", untrusted=True, own=True, mark="m")]) is None
+    assert not tainted([result(1, "a", "the report", untrusted=True, own=True, mark="m")])
 
 
 def test_another_bot_taints() -> None:
-    taint = tainted([of_bot("deploy")])
-    assert taint is not None
-    assert (taint.source, taint.name) == ("bot", "Relay")
+    assert tainted([of_bot("deploy")])
 
 
 def test_what_people_and_we_say_does_not() -> None:
-    assert tainted(INSIDE) is None
+    assert not tainted(INSIDE)
 
 
 def test_it_lasts_over_turns_and_ends_with_the_context() -> None:
     later = [PAGE, *(said(str(number), f"t{number}") for number in range(5))]
     assert tainted(later)
-    assert tainted([*later, Record("cleared", 0, {"carried": {}})]) is None
+    assert not tainted([*later, Record("cleared", 0, {"carried": {}})])
     summary = OUTSIDE["summary"]
-    assert tainted([*later, replace(summary, data={**summary.data, "tainted": False})]) is None
+    assert not tainted([*later, replace(summary, data={**summary.data, "tainted": False})])
     assert tainted([*later, summary])
 
 
@@ -101,7 +97,7 @@ def test_what_a_branch_read_counts_for_all_of_the_conversation() -> None:
     ],
 )
 def test_a_quote_of_our_own_words_brings_nothing_new(reply: str, quoted: str) -> None:
-    assert tainted([replied(reply), said("so?", quoted=quoted)]) is None
+    assert not tainted([replied(reply), said("so?", quoted=quoted)])
     assert tainted([said("so?", quoted=quoted)])
 
 

@@ -121,7 +121,7 @@ def revoke(loaded: Loaded, tool: str) -> None:
 
 
 async def _approve(pins: Pins, tool: Definition) -> None:
-    await pins.approve(tool, f"operator {user()}", time.time_ns() // 1_000_000)
+    await pins.approve(tool, f"operator {user()}", await pins.store.now_ms())
 
 
 def _seen(loaded: Loaded, name: str) -> Seen:

@@ -85,6 +85,8 @@ class Call:
     conversation: str
     key: str
     """The same whenever this very call is repeated: hash of turn, step and call."""
+    at_ms: int
+    """When it was begun, in the server's time: records that it makes are from then."""
     id: str
     """Of the call itself, as the model gave it."""
     actor: Actor | None

@@ -7,7 +7,6 @@ of the budget is used, is read from such records alone: a text that looks like o
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -101,7 +100,7 @@ class Tool:
             call=call.id,
             replaces=known.hash if known and not is_known else None,
             is_above=bool(known and known.sent_hash and known.sent_hash != skill.body_hash),
-            at_ms=time.time_ns() // 1_000_000,
+            at_ms=call.at_ms,
         )
         after = loaded([*call.history, record])
         self._charge(skill, record.data["bytes"], before, after)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +40,7 @@ class Tool:
         if name is None:
             raise ToolError(f"{arguments['name']!r} is not loaded. Loaded: {', '.join(there) or 'nothing'}.")
         freed = there[name].size_bytes / 1_024
-        record = withheld([name], "unloaded", at_ms=time.time_ns() // 1_000_000)
+        record = withheld([name], "unloaded", at_ms=call.at_ms)
         return ToolResult(f"Put away {name}: {freed:.1f} KB are free again.", untrusted=False, records=(record,))
 
 

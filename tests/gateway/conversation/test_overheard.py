@@ -30,7 +30,7 @@ def event(text: str, where: ConversationKey = ROOM, at_ms: int | None = None, na
 
 
 async def texts(store: Store, after_ms: int = 0, where: ConversationKey = ROOM, most: int = 100) -> list[str]:
-    return [one.text for one in await heard_since(store, where, after_ms, most)]
+    return [one.text for one in await heard_since(store, where, after_ms, most, now_ms())]
 
 
 def name_of(store: Store) -> str:
@@ -55,7 +55,7 @@ async def test_all_threads_of_a_channel_hear_it_and_no_other_channel(store: Stor
 async def test_a_repetition_is_kept_once_and_is_nothing_new(store: Store) -> None:
     await hear(store, event("one"), 5)
     await hear(store, event("two"), 5)
-    [_, last] = await heard_since(store, ROOM, 0, 5)
+    [_, last] = await heard_since(store, ROOM, 0, 5, now_ms())
     await hear(store, event("one"), 5)
     assert await texts(store) == ["one", "two"]
     assert await texts(store, last.at_ms) == []
@@ -64,16 +64,16 @@ async def test_a_repetition_is_kept_once_and_is_nothing_new(store: Store) -> Non
 async def test_whoever_has_read_up_to_one_gets_what_came_after_it_and_misses_none(store: Store) -> None:
     """As many in one millisecond, and by a platform that counts in seconds."""
     await asyncio.gather(*(hear(store, event(f"m{number}", at_ms=1_000), 100) for number in range(50)))
-    every = await heard_since(store, ROOM, 0, 100)
+    every = await heard_since(store, ROOM, 0, 100, now_ms())
     assert len({one.at_ms for one in every}) == 50
-    assert [one.text for one in await heard_since(store, ROOM, every[24].at_ms, 100)] == [
+    assert [one.text for one in await heard_since(store, ROOM, every[24].at_ms, 100, now_ms())] == [
         one.text for one in every[25:]
     ]
 
 
 async def test_a_platforms_wrong_clock_neither_hides_what_is_said_later_nor_what_it_says(store: Store) -> None:
     await hear(store, event("from the future", at_ms=now_ms() + 10 * KEEP_MS), 5)
-    [first] = await heard_since(store, ROOM, 0, 5)
+    [first] = await heard_since(store, ROOM, 0, 5, now_ms())
     await hear(store, event("now"), 5)
     await hear(store, event("from the past", at_ms=0), 5)
     assert await texts(store, first.at_ms) == ["now", "from the past"]
@@ -93,7 +93,7 @@ async def test_a_message_is_kept_for_a_day_even_where_others_follow(store: Store
 
 async def test_a_long_message_is_cut_and_a_person_without_a_name_goes_by_the_id(store: Store) -> None:
     await hear(store, event("好" * (TEXT_MAX + 1), name=""), 5)
-    [one] = await heard_since(store, ROOM, 0, 5)
+    [one] = await heard_since(store, ROOM, 0, 5, now_ms())
     assert (one.who, one.text) == ("U1", "好" * TEXT_MAX)
     assert abs(one.at_ms - time.time() * 1000) < 60_000
 
