@@ -38,6 +38,12 @@ def results(asked: Asked, *, last: bool = False) -> list[dict[str, Any]]:
     return [block for _, block in blocks(asked, last=last) if block["type"] == "tool_result"]
 
 
+def ran(asked: Asked) -> list[str]:
+    """The tools whose calls gave a result that is no error, in their order."""
+    failed = {one["tool_use_id"] for one in results(asked) if one.get("is_error")}
+    return [one["name"] for _, one in blocks(asked) if one["type"] == "tool_use" and one["id"] not in failed]
+
+
 def guidance(asked: Asked, *, last: bool = False) -> list[str]:
     """What the model reads as guidance: text of ours in a message with the person's role, outside all results."""
     texts = [block["text"] for role, block in blocks(asked, last=last) if role == "user" and block["type"] == "text"]

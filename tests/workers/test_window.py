@@ -84,7 +84,7 @@ async def test_compact_puts_away_what_was_said_and_keeps_the_last_messages(opene
             await world.ask(f"question {number}.")
         assert "REF-7QX" in sent(world)
         [told] = await world.ask("/compact")
-        assert told.startswith("7 messages were put away")
+        assert told.startswith("Put away, in short: 7 of the messages")
         assert "`ticket-style`" in told
         summing = next(one for one in world.model.asked if is_summing_up(one))
         assert "REF-7QX" not in summing.body.decode()

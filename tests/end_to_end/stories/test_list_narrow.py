@@ -24,7 +24,7 @@ async def test_without_fixed_width_type_each_skill_is_a_block_of_lines(
             "reply_secret": "$BRIDGE_REPLY_SECRET",
             "reply_url": chat.url,
         }
-        async with opened(stage, tmp_path, words, {"bridge": bridge}) as world:
+        async with opened(stage, tmp_path, words, {"connections": {"bridge": bridge}}) as world:
             ids = [f"财务-{world.word()}/{'很长的名字' * 4}", world.word()]
             for id_ in ids:
                 world.write(id_, skill(f"说明 {id_[-8:]}", "x", version="2.1"))

@@ -36,8 +36,7 @@ async def replace_workers(world: World) -> None:
     await deskmate.start_worker()
 
 
-@pytest.mark.parametrize("dies", [False, True])
-async def test_what_was_put_away_is_loaded_again_when_it_is_needed(world: World, dies: bool) -> None:
+async def test_what_was_put_away_is_loaded_again_by_another_worker(world: World) -> None:
     name, body, short = world.word("web-"), world.word("body-"), world.word("short-")
     world.write(name, skill("How to read pages.", f"Read them. {body}"))
     await world.reload()
@@ -48,8 +47,7 @@ async def test_what_was_put_away_is_loaded_again_when_it_is_needed(world: World,
     assert body not in texts(summing)
     assert "7 条消息" in compacted.reply
     assert name in compacted.reply
-    if dies:
-        await replace_workers(world)
+    await replace_workers(world)
     load = calls("load_skill", {"name": name})
     going_on = await talk.say(MAX, "接着看", load, says("看了"))
     first, second = going_on.asked
@@ -78,17 +76,10 @@ async def test_a_call_that_waits_for_a_yes_goes_on_after_every_worker_has_died(w
     await world.profile("copy", tools=["ask_person", "current_time"], approvals={"ask": ["current_time"]})
     talk = world.talk(world.room("copy"))
     waiting = await talk.begin(MAX, "几点了", calls("current_time"), says("三点"))
-
-    codes: list[str] = []
-
-    def has_asked() -> bool:
-        codes.extend(re.findall(r"/approve ([A-Z2-7]{6})", "\n".join(one.text for one in world.stage.slack.messages)))
-        return bool(codes)
-
-    await world.stage.slack.until(has_asked)
+    code = await talk.code()
     await replace_workers(world)
     refused = await talk.begin(MAX, f"/deny {'A' * 6}")
-    done = await talk.begin(LI, f"/approve {codes[0]}")
+    done = await talk.begin(LI, f"/approve {code}")
     turn = await done()
     await refused()
     assert turn.posts[-1] == "三点"

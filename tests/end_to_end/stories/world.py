@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
@@ -220,6 +221,20 @@ class Talk:
 
         return done
 
+    async def code(self) -> str:
+        """Under which a call waits for a person's word, once the card that asks for it stands below what was said last."""
+        slack = self.world.stage.slack
+
+        def found() -> re.Match[str] | None:
+            here = [
+                one for one in slack.messages if one.channel == self.room and self.thread in (one.ts, one.thread_ts)
+            ]
+            last = max(at for at, one in enumerate(here) if not one.bot_id)
+            return re.search(r"/approve ([A-Z2-7]{6})", "\n".join(one.text for one in here[last:]))
+
+        asked: re.Match[str] = await slack.until(found, WITHIN_S)
+        return asked[1]
+
     async def over(self) -> None:
         """Until nothing of this thread runs, waits or is unsent."""
         async with asyncio.timeout(WITHIN_S):
@@ -241,13 +256,15 @@ async def opened(
     stage: Stage,
     folder: Path,
     words: random.Random,
-    connections: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
+    *,
     team: Mapping[str, Any] | None = None,
+    workers: int = 2,
     **skills: Any,
 ) -> AsyncIterator[World]:
     """Everything runs: a gateway, two workers, a few pages of the web, the organisation's folder, still empty.
 
-    `connections`: others than Slack; `team`: what is otherwise in that profile; `skills`: settings of that section.
+    `more`: other sections of the settings; `team`: what is otherwise in that profile; `skills`: settings of that section.
     """
     (folder / "org").mkdir()
     pages: dict[str, Page] = {}
@@ -257,8 +274,8 @@ async def opened(
         settings = {
             "skills": {"folder": str(folder / "org"), **skills},
             "channels": rules,
-            "connections": dict(connections or {}),
             "tools": {"web_fetch": {"allow_private": [f"127.0.0.1:{port}"]}},
+            **(more or {}),
         }
         stage.set(settings, dict(PROFILE))
         _write_profile(folder, "team", {**PROFILE, **(team or {})})
@@ -267,7 +284,7 @@ async def opened(
         store = open_store(stage.deskmate.redis_url, Layout(stage.deskmate.prefix, 1), timeout_s=5.0)
         stack.push_async_callback(store.close)
         await stage.deskmate.start_gateway()
-        await asyncio.gather(*(stage.deskmate.start_worker() for _ in range(2)))
+        await asyncio.gather(*(stage.deskmate.start_worker() for _ in range(workers)))
         yield World(stage, folder, store, words, pages, port)
 
 
