@@ -417,8 +417,8 @@ class McpServerSettings(Section):
     """The longest that one call may take. `tools.timeout_s` counts as well, a start included."""
     message_max_bytes: int = Field(4_194_304, ge=65_536)
     """A server that sends more at once is ended."""
-    result_max_characters: int = Field(250_000, ge=1_000)
-    """What is longer is cut. The model gets the first page of it and can read on."""
+    result_max_characters: int = Field(250_000, ge=1_000, le=1_000_000)
+    """What is longer is cut, and the model is told how much. The model gets the first page of it and can read on."""
     tools: dict[str, McpToolSettings] = {}
     """By the tool's name, as the server has it: its effect and reach, where they are less than the most careful."""
 
@@ -471,7 +471,7 @@ class ProgramSettings(Section):
     """How many files it may make there."""
     processes_max: int = Field(32, ge=4)
     """How many processes and threads it may have at once."""
-    result_max_bytes: int = Field(262_144, ge=1_024)
+    result_max_bytes: int = Field(262_144, ge=1_024, le=1_048_576)
     """The longest result. The model gets the first page of it and can read on."""
     at_once: int = Field(4, ge=1)
     """How many runs a worker process has under way at once; the others wait."""

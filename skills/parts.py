@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE: Final = re.compile(r"[ \t]*+(?:[-*+>]|\d{1,9}[.)])?[ \t]*+(`{3,}|~{3,})(.*)")
+_MARKERS: Final = ("```", "~~~")
 _HEADING: Final = re.compile(r" {0,3}#{1,6}[ \t]++\S")
 
 
@@ -28,7 +30,7 @@ class Part:
     total: int
     """Characters of the whole text."""
     remaining: tuple[Heading, ...] = ()
-    """Headings after this part, code blocks left out."""
+    """Headings after this part, code blocks left out, where they were asked for."""
 
     @property
     def end(self) -> int:
@@ -43,23 +45,47 @@ class OffsetOutside(ValueError):
     """An offset that is negative or past the end."""
 
 
-def part(text: str, offset: int, max_bytes: int) -> Part:
+def part(text: str, offset: int, max_bytes: int, *, with_headings: bool = False) -> Part:
     """The part of `text` that begins at `offset` (in characters) and has at most `max_bytes` of UTF-8.
 
     It ends at a line's end outside code blocks; where a block is longer than the part, at a line's end; where a line
-    is, within it. Raises `OffsetOutside`.
+    is, within it. Raises `OffsetOutside`. What follows the part is looked at for headings alone.
     """
     if offset < 0 or (offset >= len(text) and offset > 0):
         raise OffsetOutside(f"offset {offset} is outside: the text has {len(text)} characters, so 0 to {len(text) - 1}")
     reach = offset + len(text[offset : offset + max_bytes].encode()[:max_bytes].decode(errors="ignore"))
-    lines = _lines(text)
-    end = reach
-    if reach < len(text):
-        ends = [line for line in lines if offset < line.end <= reach]
-        calm = [line.end for line in ends if not line.in_code]
-        end = calm[-1] if calm else ends[-1].end if ends else reach
-    headings = (Heading(line.start, text[line.start : line.end].strip()) for line in lines if line.is_heading)
-    return Part(text[offset:end], offset, len(text), tuple(one for one in headings if one.offset >= end))
+    end = reach if reach == len(text) else _pause(text, offset, reach)
+    headings = _headings(text, end) if with_headings and end < len(text) else ()
+    return Part(text[offset:end], offset, len(text), tuple(headings))
+
+
+def _pause(text: str, offset: int, reach: int) -> int:
+    """The best end of a part that reaches so far."""
+    end = text.rfind("\n", offset, reach) + 1
+    block = _block_at(text, end)
+    return reach if not end else end if block is None or block <= offset else block
+
+
+def _block_at(text: str, end: int) -> int | None:
+    """Where the code block begins that is open at `end`, which is a line's. Only lines that could be a fence are read: a long
+    text may have a million others.
+    """
+    at, fence, begins = 0, "", 0
+    found = {marker: text.find(marker, 0, end) for marker in _MARKERS}
+    while there := [place for place in found.values() if place >= 0]:
+        start = text.rfind("\n", at, min(there)) + 1 or at
+        at = text.find("\n", min(there)) + 1 or len(text)
+        after = _fence_after(text[start:at], fence)
+        begins = start if after and not fence else begins
+        fence = after
+        found = {one: text.find(one, at, end) if 0 <= place < at else place for one, place in found.items()}
+    return begins if fence else None
+
+
+def _headings(text: str, since: int) -> Iterator[Heading]:
+    for line in _lines(text):
+        if line.is_heading and line.start >= since:
+            yield Heading(line.start, text[line.start : line.end].strip())
 
 
 def prose(text: str) -> str:
@@ -82,14 +108,12 @@ class _Line:
     is_heading: bool
 
 
-def _lines(text: str) -> list[_Line]:
-    lines = []
+def _lines(text: str) -> Iterator[_Line]:
     fence = ""
     for match in _LINE.finditer(text):
         is_heading = not fence and bool(_HEADING.match(match[0]))
         fence = _fence_after(match[0], fence)
-        lines.append(_Line(match.start(), match.end(), bool(fence), is_heading))
-    return lines
+        yield _Line(match.start(), match.end(), bool(fence), is_heading)
 
 
 def _fence_after(line: str, fence: str) -> str:

@@ -67,4 +67,4 @@ class ProgramTool:
             raise ToolError(str(error), untrusted=error.in_its_words, own=self.reach == "inside") from error
         log(logger, "program ended", **about, ms=result.took_ms, result_bytes=len(result.text.encode()))
         log(logger, "program printed", level=logging.DEBUG, **about, text=result.chatter)
-        return replace(self._pages.first(result.text, call, self.skill.id), own=self.reach == "inside")
+        return replace(await self._pages.first(result.text, call, self.skill.id), own=self.reach == "inside")

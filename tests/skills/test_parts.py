@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -40,7 +41,8 @@ def test_any_text_is_the_sum_of_its_parts() -> None:
 
 def test_a_part_ends_at_a_line_outside_code() -> None:
     text = "Intro.\n\n```sh\n# no heading\necho 1\necho 2\n```\n\n## Next\nMore.\n"
-    first = part(text, 0, 40)
+    assert part(text, 0, 40).remaining == ()
+    first = part(text, 0, 40, with_headings=True)
     assert first.text == "Intro.\n\n"
     assert [(one.offset, one.text) for one in first.remaining] == [(text.index("## Next"), "## Next")]
     second = part(text, first.end, 40)
@@ -74,3 +76,19 @@ def test_an_offset_outside_the_text_is_refused_with_what_is_allowed(offset: int)
 
 def test_an_empty_text_is_one_empty_part() -> None:
     assert part("", 0, 100) == Part("", 0, 0)
+
+
+@pytest.mark.parametrize("line", ["a\n", "```\n", "# a\n", "~~~\n```\n"])
+def test_what_follows_a_part_costs_nothing(line: str) -> None:
+    text = line * (4_000_000 // len(line))
+    begun_s = time.process_time()
+    found = part(text, 0, 20_000)
+    assert found.text == text[: found.end]
+    assert time.process_time() - begun_s < 1.0
+
+
+def test_what_stands_before_a_part_is_looked_at_for_fences_alone() -> None:
+    text = "a\n" * 1_000_000 + "```\n" + "b\n" * 1_000_000
+    begun_s = time.process_time()
+    assert part(text, 1_990_000, 20_000).end == 2_000_000
+    assert time.process_time() - begun_s < 1.0

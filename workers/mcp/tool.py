@@ -41,7 +41,7 @@ class McpTool:
         self.reach: Reach = said.reach
         self._server = server
         self._pins = pins
-        self._pages = Pages(settings.result_max_characters)
+        self._pages = Pages(settings.result_max_characters, server.settings.result_max_characters)
 
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
         """Approved still, by whoever may, and described as it was then: both are looked at before the server is asked."""
@@ -49,15 +49,10 @@ class McpTool:
         if pin is None or not pin.holds or pin.definition.hash != self.definition.hash:
             raise ToolError(f"{self.name} is not approved any more. Go on without it.")
         result, note = await self._called(arguments, call)
-        text = self._cut(text_of(result))
+        text = text_of(result)
         if result.is_error:
             raise ToolError(text or f"{self.name} failed and did not say why.", untrusted=True, note=note)
-        return self._pages.first(text, call, self.name, note)
-
-    def _cut(self, text: str) -> str:
-        """What is kept of it lies in the conversation's history."""
-        most = self._server.settings.result_max_characters
-        return text if len(text) <= most else f"{text[:most]}\n[... {len(text) - most} characters left out ...]"
+        return await self._pages.first(text, call, self.name, note)
 
     async def _called(self, arguments: dict[str, Any], call: Call) -> tuple[CallToolResult, str]:
         """The server's answer, and what is to be said of the session. Tried twice where that does no harm."""

@@ -7,6 +7,7 @@ import mimetypes
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.calm import calmly
 from gateway.store import Unreachable
 from gateway.workspace import File, path_fault
 from skills import parts
@@ -57,7 +58,7 @@ class Tool:
             mime = mimetypes.guess_type(file.path)[0] or "unknown type"
             return ToolResult(f"{file.path} is no text: {mime}, {file.size_bytes:,} bytes. Its content is not shown.")
         try:
-            part = parts.part(text, offset, self._page_bytes)
+            part = await calmly(parts.part, text, offset, self._page_bytes)
         except parts.OffsetOutside as error:
             raise ToolError(str(error)) from error
         if part.is_last:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.calm import calmly
 from gateway.skill_tools import READ_ON
 from skills import parts
 from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
@@ -41,7 +42,7 @@ class Tool:
                 f"There is no result {name!r} in this conversation. There are: {', '.join(kept) or 'none'}."
             )
         try:
-            part = parts.part(kept[name], offset, self._page_bytes)
+            part = await calmly(parts.part, kept[name], offset, self._page_bytes)
         except parts.OffsetOutside as error:
             raise ToolError(str(error)) from error
         if part.is_last:
