@@ -390,11 +390,13 @@ def test_what_a_caller_has_no_use_for_may_be_unset_or_wrong(tmp_path: Path) -> N
 
 
 def test_paths_are_relative_to_where_they_are_written(tmp_path: Path) -> None:
-    text = "data: here\nskills: {folder: $SKILLS}\nprofiles: /tmp\n"
+    away = tmp_path / "away"
+    away.mkdir()
+    text = f"data: here\nskills: {{folder: $SKILLS}}\nprofiles: {away}\n"
     settings = loaded(tmp_path, text, {"SKILLS": "there"}).settings
     assert settings.data == tmp_path / "here"
     assert settings.skills.folder == Path("there")
-    assert settings.profiles == Path("/tmp")
+    assert settings.profiles == away
     assert loaded(tmp_path, "log: {}").settings.data == Path(".deskmate")
 
 
