@@ -389,7 +389,8 @@ class McpToolSettings(Section):
     """`read`: it changes nothing, so several may run side by side. `idempotent`: twice is like once. `once`: not run
     again when its outcome is unknown."""
     reach: Literal["inside", "address", "free"] = "free"
-    """What of its arguments leaves the house. `inside`: nothing. `address`: that in `url`. `free`: any text."""
+    """What of its arguments leaves the house. `inside`: nothing. `address`: that in `url`, and whatever other text a call
+    gives. `free`: any text."""
 
 
 class McpServerSettings(Section):

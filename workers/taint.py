@@ -69,9 +69,21 @@ def reason_to_ask(
         return None
     if (tool.effect != "once" and tool.reach == "inside") or not tainted(records):
         return None
-    if tool.effect != "once" and tool.reach == "address" and is_given(str(arguments.get("url")), records, profile):
-        return None
+    if tool.effect != "once" and tool.reach == "address" and _has_no_text_but(arguments, "url", tool):
+        return None if is_given(str(arguments.get("url")), records, profile) else "tainted"
     return "tainted"
+
+
+def _has_no_text_but(arguments: Mapping[str, Any], name: str, tool: Tool) -> bool:
+    """Whether all other arguments are numbers, yes or no, or words of the schema: of any other text nobody knows where it
+    goes, and a script for a page, say, takes it anywhere.
+    """
+    known = tool.input_schema.get("properties", {})
+    words = {key: schema.get("enum", ()) for key, schema in known.items() if isinstance(schema, Mapping)}
+    return all(
+        key == name or value is None or isinstance(value, int | float) or value in words.get(key, ())
+        for key, value in arguments.items()
+    )
 
 
 def _taints(record: Record, shown: _Shown) -> bool:
