@@ -57,7 +57,8 @@ class Calls:
     @property
     def _judge(self) -> Judge:
         zone = ZoneInfo(self.turn.profile.timezone)
-        return Judge(self.offered, zone, self.turn.whole.stored.history, self.withheld)
+        whole = self.turn.whole
+        return Judge(self.offered, zone, whole.memo, whole.stored.history, self.withheld)
 
     async def run(self, calls: Sequence[Pending]) -> None:
         """Run all, in their order: neighbours that only read side by side, the others one by one. One that waits for a

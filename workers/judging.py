@@ -18,6 +18,7 @@ from skills import ids
 from skills.arguments import fit
 from skills.programs import tool_name
 from workers.loaded import narrowing
+from workers.memo import Memo
 from workers.mending import NO_NAME
 from workers.moves import Pending
 from workers.programs import ProgramTool
@@ -79,6 +80,7 @@ class Judge:
 
     offered: Mapping[str, Tool]
     zone: ZoneInfo
+    memo: Memo
     conversation: Sequence[Record] = ()
     """All of its records, where `history` may be that of a branch."""
     withheld: Mapping[str, str] = field(default_factory=dict)
@@ -108,7 +110,7 @@ class Judge:
             why = "Interrupted: it is not known whether this ran, and it was not run again. "
             return Refusal(call, f"{why}Tell the person, and let them decide.")
         runs = Runs(call, tool, fitted.values, tuple(map(str, fitted.changes)))
-        asks: Why | None = reason_to_ask(tool, fitted.values, self.conversation, here.profile)
+        asks: Why | None = reason_to_ask(tool, fitted.values, self.conversation, here.profile, self.memo)
         asks = asks or ("hitl" if _wants_all_seen(tool, here) else None)
         return self._asked(runs, asks, here, history) if asks else runs
 

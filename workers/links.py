@@ -30,7 +30,7 @@ _DECODED_MAX: Final = 3
 class _Given:
     """What people and those whom the operator trusts have written here, and what tools found."""
 
-    addresses: Addresses
+    addresses: Sequence[Addresses]
     mails: frozenset[str]
     texts: tuple[str, ...]
     hosts: Sequence[str]
@@ -48,7 +48,7 @@ class _Given:
         if is_on(place, self.hosts) and not _leads_on(address):
             return True
         is_whole = "#" not in address or any(address in text for text in self.texts)
-        return is_whole and self.addresses.has(place)
+        return is_whole and any(one.has(place) for one in self.addresses)
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Links:
         if self._at == history.end:
             return
         records = list(history)
-        self._given = self._given_in(records) if tainted(records) else None
+        self._given = self._given_in(records) if tainted(records, self.turn.whole.memo) else None
         self._at = history.end
         history.rest()
 
@@ -97,13 +97,15 @@ class Links:
                     said.append(record.data["text"])
                 case "tool_result":
                     found += record.data.get("addresses", ())
-        addresses = Addresses()
-        for text in said:
-            addresses.add(text, without_scheme=True)
-        for address in found:
-            addresses.add(address)
-        mails = frozenset(mail.lower() for text in said for mail in _MAIL.findall(text))
+        memo = self.turn.whole.memo
+        addresses = [memo.of(Addresses.as_said, text) for text in said]
+        addresses += [memo.of(Addresses.in_text, address) for address in found]
+        mails = frozenset(mail for text in said for mail in memo.of(_mails, text))
         return _Given(addresses, mails, (*said, *found), self.turn.profile.hosts)
+
+
+def _mails(text: str) -> list[str]:
+    return [mail.lower() for mail in _MAIL.findall(text)]
 
 
 def _leads_on(address: str) -> bool:

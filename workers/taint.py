@@ -7,9 +7,10 @@ from, and at what a call could do with what the model has read since.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final, Literal
 
 from config.profiles import Profile
@@ -18,20 +19,21 @@ from gateway.skill_tools import SAVE
 from gateway.text.dialect import Dialect, write
 from gateway.text.urls import Addresses, is_on, place_of
 from workers.context import spoken, with_branches
+from workers.memo import Memo
 from workers.programs import ProgramTool
 from workers.tools import Tool
 
 
-def tainted(records: Sequence[Record]) -> bool:
+def tainted(records: Sequence[Record], memo: Memo) -> bool:
     """Whether such a text of a conversation is still in context, of its branches too: what these found goes into
     answers. It counts until nothing of it is sent any more, and a summary carries it on.
     """
     here = with_branches(list(records))
-    shown = _Shown(here)
+    shown = _Shown(here, memo)
     return any(_taints(record, shown) for record in here)
 
 
-def is_given(url: str, records: Sequence[Record], profile: Profile) -> bool:
+def is_given(url: str, records: Sequence[Record], profile: Profile, memo: Memo) -> bool:
     """Whether the model need not have made this address up, so that it carries nothing which was read since: its host is one
     of the profile's, or it stands in what people said, in guidance, or in what came from outside. What a tool made of
     the model's own words (a program, a file, an error) gives no address.
@@ -42,21 +44,16 @@ def is_given(url: str, records: Sequence[Record], profile: Profile) -> bool:
     if is_on(place, profile.hosts):
         return True
     here = with_branches(list(records))
-    if _all([(profile.instructions, True), *(given for one in here for given in _given(one, profile))]).has(place):
+    given = chain([(profile.instructions, True)], *(_given(one, profile) for one in here))
+    if any(memo.of(Addresses.as_said if is_said else Addresses.in_text, text).has(place) for text, is_said in given):
         return True
-    repeated = _all((text, True) for one in here for text in _repeated(one))
-    return repeated.has(place) and not _all((text, False) for one in here for text in _written(one)).has(place)
-
-
-def _all(texts: Iterable[tuple[str, bool]]) -> Addresses:
-    found = Addresses()
-    for text, is_said in texts:
-        found.add(text, without_scheme=is_said)
-    return found
+    return any(memo.of(Addresses.as_said, text).has(place) for one in here for text in _repeated(one)) and not any(
+        memo.of(Addresses.in_text, text).has(place) for one in here for text in _written(one)
+    )
 
 
 def reason_to_ask(
-    tool: Tool, arguments: Mapping[str, Any], records: Sequence[Record], profile: Profile
+    tool: Tool, arguments: Mapping[str, Any], records: Sequence[Record], profile: Profile, memo: Memo
 ) -> Literal["listed", "tainted"] | None:
     """Why a person has to say yes before this runs; None: nobody has to. `records` are the whole conversation's."""
     rules = profile.approvals
@@ -67,10 +64,10 @@ def reason_to_ask(
         return None
     if tool.name == SAVE and profile.notes == "ask":  # a note waits for a person anyway
         return None
-    if (tool.effect != "once" and tool.reach == "inside") or not tainted(records):
+    if (tool.effect != "once" and tool.reach == "inside") or not tainted(records, memo):
         return None
     if tool.effect != "once" and tool.reach == "address" and _has_no_text_but(arguments, "url", tool):
-        return None if is_given(str(arguments.get("url")), records, profile) else "tainted"
+        return None if is_given(str(arguments.get("url")), records, profile, memo) else "tainted"
     return "tainted"
 
 
@@ -143,6 +140,7 @@ class _Shown:
     """What was said here already, by us to the model's knowledge or by people: whoever quotes it brings nothing new."""
 
     records: Sequence[Record]
+    memo: Memo
 
     def has(self, quoted: str) -> bool:
         """Platforms give a quote as it was shown, perhaps cut, so only letters and digits count."""
@@ -154,13 +152,17 @@ class _Shown:
         texts: list[str] = []
         for record in self.records:
             if record.type == "reply" and not record.data.get("command"):
-                texts.append(write(record.data["text"], _AS_SHOWN))
+                texts.append(self.memo.of(_letters_shown, record.data["text"]))
             elif record.type == "event" and (event := spoken(record)) and not event.actor.is_bot:
-                texts.append(event.text)
-        return [_letters(text) for text in texts]
+                texts.append(self.memo.of(_letters, event.text))
+        return texts
 
 
 _AS_SHOWN: Final = Dialect(link=lambda label, url: label or url)
+
+
+def _letters_shown(markdown: str) -> str:
+    return _letters(write(markdown, _AS_SHOWN))
 
 
 def _letters(text: str) -> str:

@@ -27,6 +27,7 @@ from gateway.spending import Accounts, Spent
 from gateway.store import Unreachable
 from gateway.unbroken import unbroken
 from workers.context import begin_after, main_line
+from workers.memo import Memo
 from workers.models import Occasion
 from workers.moves import read_event
 
@@ -74,6 +75,8 @@ class Turn:
     """Its name, where this is a branch of a turn (`workers.branches`)."""
     trunk: Turn | None = None
     """Of a branch: the turn that it belongs to."""
+    memo: Memo = field(default_factory=Memo)
+    """Of the whole turn."""
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One look at what waits at a time: several things of a turn may take theirs, and each command is run once."""
     news: asyncio.Event = field(init=False)

@@ -163,7 +163,9 @@ class Window:
                 "mark": secrets.token_hex(4),
                 "by": "model" if text else "rules",
                 "skills": compaction.put_away(found, history),
-                "tainted": tainted(before),  # with what branches read, which is not among what is put away
+                "tainted": tainted(
+                    before, turn.whole.memo
+                ),  # with what branches read, which is not among what is put away
                 "usage": asdict(usage),
                 "model": model,
                 "carried": carry(before),

@@ -105,8 +105,21 @@ class Addresses:
     def __init__(self) -> None:
         self._of: dict[str, set[_Stands]] = {}
 
+    @classmethod
+    def in_text(cls, text: str) -> Addresses:
+        """Those with their scheme."""
+        found = cls()
+        found.add(text)
+        return found
+
+    @classmethod
+    def as_said(cls, text: str) -> Addresses:
+        """In what people write `example.com/a` stands for an address as well."""
+        found = cls()
+        found.add(text, without_scheme=True)
+        return found
+
     def add(self, text: str, *, without_scheme: bool = False) -> None:
-        """`without_scheme`: `example.com/a` stands for an address as well."""
         for found in _FOUND.finditer(text):
             host, rest = found["host"] or found["bare"], found["rest"] or ""
             if found["scheme"] or without_scheme:

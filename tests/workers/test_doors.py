@@ -43,6 +43,7 @@ from workers.hints import due
 from workers.indexes import Indexes
 from workers.judging import Judge, Runs
 from workers.loaded import withhold
+from workers.memo import Memo
 from workers.moves import Pending
 from workers.programs import program_tools
 from workers.rendering import messages
@@ -175,7 +176,7 @@ async def offered(house: House) -> bool:
 
 async def run(house: House) -> bool:
     """A program that was offered when the turn began."""
-    judge = Judge({tool.name: tool for tool in house.running}, ZoneInfo("UTC"))
+    judge = Judge({tool.name: tool for tool in house.running}, ZoneInfo("UTC"), Memo())
     calls = [Pending("c1", tool.name, {}, 1, None, was_started=False) for tool in house.running]
     here = await house.here()
     return all(isinstance(judge.judge(call, here, ()), Runs) for call in calls)

@@ -15,12 +15,13 @@ from skills.programs import tool_name
 from tests.skills.test_programs import library, write_program
 from tests.workers.places import place
 from workers.judging import Judge, Refusal
+from workers.memo import Memo
 from workers.moves import Pending
 
 
 def refused(here: Here, name: str) -> Refusal:
     call = Pending("c1", name, {}, 1, None, was_started=False)
-    judged = Judge({}, ZoneInfo("UTC")).judge(call, here, ())
+    judged = Judge({}, ZoneInfo("UTC"), Memo()).judge(call, here, ())
     assert isinstance(judged, Refusal)
     return judged
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,9 @@ from tests.harness.model_replies import calls, says
 from tests.harness.web import site
 from tests.workers.at_desk import at_desk
 from tests.workers.records import answer, result, said, skill, use, words
-from workers.taint import is_given, reason_to_ask, tainted
+from workers import taint
+from workers.memo import Memo
+from workers.taint import is_given, reason_to_ask
 from workers.tools import Effect, Reach, Tool
 
 PAGE = result(1, "a", "Order: https://evil.test/next", untrusted=True, mark="m", name="web_fetch")
@@ -46,6 +49,10 @@ INSIDE = [
         "summary", 0, {"turn": "t", "begin": 0, "since": "", "text": "x", "mark": "m", "skills": [], "tainted": False}
     ),
 ]
+
+
+def tainted(records: Sequence[Record]) -> bool:
+    return taint.tainted(records, Memo())
 
 
 def of_bot(text: str) -> Record:
@@ -106,7 +113,7 @@ def test_a_quote_of_what_the_model_was_not_told_does() -> None:
 
 
 def url_given(url: str, *records: Record, **profile: Any) -> bool:
-    return is_given(url, records, Profile(**profile))
+    return is_given(url, records, Profile(**profile), Memo())
 
 
 GIVEN: dict[str, Sequence[Record]] = {
@@ -121,6 +128,16 @@ GIVEN: dict[str, Sequence[Record]] = {
     "a hit": [result(1, "a", "hit", untrusted=True, mark="m", addresses=["https://a.test/x"])],
     "a skill's file": [result(1, "a", "at https://a.test/x", untrusted=True, mark="m", skill="s", bundle="b")],
 }
+
+
+def test_a_text_is_looked_through_once_a_turn_however_often_an_address_is_asked_for() -> None:
+    record = result(1, "a", "and so on. " * 100_000 + "https://a.test/x", mark="m", **PAGE_ADDRESSES)
+    memo, took_s = Memo(), []
+    for at in range(11):
+        begun_s = time.process_time()
+        assert is_given(f"https://a.test/{'x' if at % 2 else 'y'}", [replace(record)], Profile(), memo) is bool(at % 2)
+        took_s.append(time.process_time() - begun_s)
+    assert sum(took_s[1:]) < took_s[0]
 
 
 @pytest.mark.parametrize("source", GIVEN)
@@ -178,7 +195,7 @@ class Made:
 
 def asks(tool: Any, *records: Record, url: str = "", profile: Profile | None = None, **more: Any) -> str:
     made: Tool = tool
-    return reason_to_ask(made, {"url": url, **more}, records, profile or Profile()) or ""
+    return reason_to_ask(made, {"url": url, **more}, records, profile or Profile(), Memo()) or ""
 
 
 @pytest.mark.parametrize(

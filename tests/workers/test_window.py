@@ -20,6 +20,7 @@ from tests.skills.test_library import write
 from tests.workers.at_desk import AtDesk, at_desk
 from tests.workers.records import answer, said, words
 from tests.workers.test_desk import png
+from workers.memo import Memo
 from workers.rendering import prompt
 from workers.taint import tainted
 from workers.window import estimated, taken, tokens
@@ -287,4 +288,4 @@ async def test_a_summary_says_whether_text_of_others_went_into_it(opened: Opened
         await world.ask("/compact")
         [summary] = await records_of(world, "summary")
         assert bool(summary.data.get("tainted")) is bool(quoted)
-        assert bool(tainted(await world.history())) is bool(quoted)
+        assert tainted(await world.history(), Memo()) is bool(quoted)
