@@ -120,7 +120,9 @@ def _last_model(lines: Sequence[bytes]) -> str:
 
 
 def _add_step(items: list[Item], record: Record, index: int) -> None:
-    """A skill that was loaded is one line of its own; the call that loaded it is shown only when it failed."""
+    """A skill that was loaded is one line of its own; the call that loaded it is shown only when it failed, or when it
+    brought a file of the skill.
+    """
     data = record.data
     if record.type == "plan":
         tasks = [(f"step {one['id']}", one_line(one["task"])[:TASK_CHARACTERS]) for one in data["steps"]]
@@ -143,7 +145,7 @@ def _add_step(items: list[Item], record: Record, index: int) -> None:
             if item.kind == "step" and item.step != "step" and item.id == data["id"]:
                 items[at] = replace(item, state=state, name=data.get("shown", item.name))
                 return
-        if state == "failed":  # refused, or a skill that did not come: nothing was started that could be shown
+        if state == "failed" or data.get("skill"):  # refused, did not come, or is a file: no line of it is there yet
             kind: Literal["skill", "tool"] = "skill" if data["name"] == skill_tools.LOAD else "tool"
             name = data.get("shown", data["name"])
             items.append(Item("step", index, record.at_ms, id=data["id"], step=kind, name=name, state=state))

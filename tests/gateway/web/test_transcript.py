@@ -65,6 +65,12 @@ def test_a_loaded_skill_is_one_line() -> None:
     assert brief(of(taken("x"), *loaded))[1:] == [("step", "财务/导出报表", "done")]
 
 
+def test_what_is_read_of_a_skill_is_a_line_as_well() -> None:
+    read = [tool("load_skill"), result("load_skill", shown="web-access", skill="web-access")]
+    [item] = of(taken("x"), *read).items[1:]
+    assert (item.step, item.name, item.state) == ("skill", "web-access", "done")
+
+
 def test_a_skill_that_did_not_come_is_a_failed_line() -> None:
     failed = [tool("load_skill"), result("load_skill", shown="nope", error=True)]
     [item] = of(taken("x"), *failed).items[1:]
