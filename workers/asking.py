@@ -19,11 +19,10 @@ from workers.attached import Attached
 from workers.borders import Called, take_messages, unless_called
 from workers.breaks import breaks
 from workers.calls import Calls
-from workers.circuits import Circuits, Leave
+from workers.circuits import Circuits
 from workers.context import main_line
 from workers.hints import due
-from workers.live import Telling
-from workers.models import Answer, Model, ModelError, Request, TextDelta, text_of
+from workers.models import Answer, Model, ModelError, Request, text_of
 from workers.rendering import Prompt
 from workers.trouble import Trouble
 from workers.turn import Ended, Turn
@@ -48,9 +47,8 @@ class Asking:
 
     def __init__(self, settings: Settings, model: Model, circuits: Circuits) -> None:
         self._settings = settings.model
-        self._model = model
-        self.window = Window(settings.model, model)
-        self._trouble = Trouble(settings.model, settings.mailbox.send_hold_s, circuits)
+        self._trouble = Trouble(settings.model, settings.mailbox.send_hold_s, circuits, model)
+        self.window = Window(settings.model, self._trouble)
 
     async def note_prompt(self, turn: Turn, asked: Prompt) -> None:
         """Whether what stands before the messages is as it was: if not, the provider's cache is of no use once."""
@@ -67,7 +65,11 @@ class Asking:
         hints = due(turn.records, work.catalogue, turn.now_ms()) if LOAD in turn.profile.tools else []
         if hints:
             await turn.write(*hints)
-        sent = await unless_called(turn, self.window.fitted(turn, work.prompt, pictures), interrupts=False)
+        end = turn.stored.history.end
+        fitting = self.window.fitted(turn, work.prompt, pictures, leave)
+        sent = await unless_called(turn, fitting, interrupts=False)
+        if any(record.type == "summary" for record in turn.stored.history.since(end)):
+            return None  # it was asked for that, with this leave: what came of it counts first
         broken = breaks(turn.stored.history)
         call = Record("call", turn.now_ms(), {"step": step, "turn": turn.id, "model": leave.model})
         before = turn.records
@@ -85,7 +87,7 @@ class Asking:
             max_tokens=self._settings.answer_max_tokens,
             occasion=turn.occasion(step),
         )
-        answering = self._stream(request, leave, live)
+        answering = self._trouble.ask(request, leave, live.add)
         turn.stored.history.rest()
         del request, sent  # nobody needs it once it is on its way, and many turns wait at once
         try:
@@ -105,22 +107,8 @@ class Asking:
             live.drop()
             await take_messages(turn, Record("dropped", turn.now_ms(), {"step": step, "why": "interrupt"}))
             return None
-        await self._trouble.answered(turn, leave)
+        await self._trouble.answered(turn)
         return answer
-
-    async def _stream(self, request: Request, leave: Leave, live: Telling) -> Answer:
-        pieces = self._model.stream(request)
-        del request
-        has_begun = False
-        async for piece in pieces:
-            if not has_begun:
-                has_begun = True
-                await self._trouble.speaks(leave)
-            if isinstance(piece, TextDelta):
-                live.add(piece.text)
-            else:
-                return piece
-        raise ModelError("the stream ended without an answer", passing=True, kind="broken")
 
     async def _without_pictures(self, work: Work, error: ModelError) -> bool:
         """The service refused one: it gets the conversation without. False: there was none."""

@@ -1,4 +1,7 @@
-"""Trouble with the model: how long to wait, when to try again, when to ask the fallback model, what the person is told."""
+"""Trouble with the model: how long to wait, when to try again, when to ask the fallback model, what the person is told.
+
+Everything that a turn asks a model for goes this way, a summary as well: with leave, and all workers hear what came of it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import logging
 import math
 import random
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +22,7 @@ from workers.borders import unless_called
 from workers.cards import Cards
 from workers.circuits import Circuits, Leave
 from workers.context import main_line
-from workers.models import ModelError
+from workers.models import Answer, Model, ModelError, Request, TextDelta
 from workers.turn import Ended, Parked, Turn
 
 logger = logging.getLogger(__name__)
@@ -43,6 +47,7 @@ class Trouble:
     hold_s: float
     """A longer wait gives its place to others."""
     circuits: Circuits
+    model: Model
 
     async def leave(self, turn: Turn, cards: Cards) -> Leave:
         """Which model to ask now, when all waiting is over. Raises `Parked`, `Ended`, `Called`, `Lost`, `Unreachable`."""
@@ -55,12 +60,53 @@ class Trouble:
                 return leave
             await self._put_off(turn, model, leave)
 
+    async def soon(self, turn: Turn) -> Leave | None:
+        """The same for who can do without: the turn's model or the one instead of it, after a short wait at most. None: later.
+        Raises `Unreachable`.
+        """
+        first = model_of(turn, self.settings)
+        for model in (first, instead) if (instead := self._instead(turn)) else (first,):
+            leave = await self.circuits.leave(model)
+            if 0 < leave.wait_s <= self.hold_s:
+                await asyncio.sleep(leave.wait_s * _spread())
+                leave = await self.circuits.leave(model)
+            if not leave.wait_s:
+                return leave
+        return None
+
+    async def ask(self, request: Request, leave: Leave, heard: Callable[[str], None] | None = None) -> Answer:
+        """One request; its text is `heard` as it comes. Raises `ModelError`, `Unreachable`."""
+        pieces = self.model.stream(request)
+        del request
+        try:
+            answer = await self._whole(pieces, leave, heard)
+        except ModelError as error:
+            await self._note(leave.model, error)
+            raise
+        if leave.state == "noted":
+            await self.circuits.answered(leave.model)
+        return answer
+
+    async def _whole(
+        self, pieces: AsyncIterator[TextDelta | Answer], leave: Leave, heard: Callable[[str], None] | None
+    ) -> Answer:
+        has_begun = False
+        async for piece in pieces:
+            if not has_begun and leave.state == "noted" and await self.circuits.speaks(leave.model):
+                log(logger, "model answers again", model=leave.model)
+            has_begun = True
+            if isinstance(piece, Answer):
+                return piece
+            if heard:
+                heard(piece.text)
+        raise ModelError("the stream ended without an answer", passing=True, kind="broken")
+
     async def failed(self, turn: Turn, model: str, error: ModelError) -> None:
         """Note when to try again, or whom to ask instead, or end the turn. Raises `Ended`, `Lost`, `Unreachable`."""
         state = _state(turn, next((one.at_ms for one in reversed(turn.records) if one.type == "call"), turn.now_ms()))
         state["failures"] += 1
         state["silent"] += error.kind == "stalled"
-        wait_s = await self._noted(model, error)
+        wait_s = error.retry_after_s or 0.0 if error.passing else 0.0
         pause = wait_s * _spread() or random.uniform(
             0, min(BACKOFF_MAX_S, BACKOFF_S * 2 ** min(state["failures"] - 1, 10))
         )
@@ -80,31 +126,22 @@ class Trouble:
         else:
             raise _away(turn, wait_s, is_busy=error.kind == "rate_limited")
 
-    async def speaks(self, leave: Leave) -> None:
-        """An answer has begun. Raises `Unreachable`."""
-        if leave.state == "noted" and await self.circuits.speaks(leave.model):
-            log(logger, "model answers again", model=leave.model)
-
-    async def answered(self, turn: Turn, leave: Leave) -> None:
+    async def answered(self, turn: Turn) -> None:
         """It is over. Raises `Lost`, `Unreachable`."""
         if turn.state.pop("model", None):
             await turn.write(state="save")
-        if leave.state == "noted":
-            await self.circuits.answered(leave.model)
 
     def _instead(self, turn: Turn) -> str | None:
         """The fallback model, where there is one and it is not the one that failed."""
         fallback = turn.profile.fallback_model
         return fallback if fallback and fallback != model_of(turn, self.settings) else None
 
-    async def _noted(self, model: str, error: ModelError) -> float:
-        """Tell all workers. Returns the seconds that the service wants to be left alone for; 0: it said nothing."""
+    async def _note(self, model: str, error: ModelError) -> None:
+        """Tell all workers."""
         if error.passing and error.retry_after_s:
             await self.circuits.hold(model, error.retry_after_s)
-            return error.retry_after_s
-        if error.passing and error.kind != "rate_limited" and await self.circuits.failed(model):
+        elif error.passing and error.kind != "rate_limited" and await self.circuits.failed(model):
             log(logger, "model is away", level=logging.ERROR, model=model, seconds=self.settings.breaker_open_s)
-        return 0.0
 
     def _left(self, turn: Turn, state: dict[str, Any], *, is_told: bool) -> float:
         """How long this turn may still wait. As long as the service says, unless there is somebody else to ask."""

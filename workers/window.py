@@ -15,12 +15,13 @@ from gateway.logs import log
 from skills import marks
 from workers import compaction
 from workers.attached import shown
+from workers.circuits import Leave
 from workers.compaction import SUMMARY_MAX_TOKENS, Cut
 from workers.context import SHORT_CHARACTERS, in_context, shortened, spoken
-from workers.models import Model, ModelError, Request, Usage, text_of, whole_answer
+from workers.models import ModelError, Request, Usage, text_of
 from workers.rendering import Prompt, messages
 from workers.taint import tainted
-from workers.trouble import model_of
+from workers.trouble import Trouble
 from workers.turn import Ended, Turn
 
 logger = logging.getLogger(__name__)
@@ -56,14 +57,19 @@ class Window:
     """One a worker process."""
 
     settings: ModelSettings
-    model: Model
+    trouble: Trouble
 
-    async def fitted(self, turn: Turn, prompt: Prompt, pictures: Mapping[str, str]) -> list[dict[str, Any]]:
-        """The messages of the next request, made to fit where they don't. Raises `Ended`, `Lost`."""
+    async def fitted(
+        self, turn: Turn, prompt: Prompt, pictures: Mapping[str, str], leave: Leave
+    ) -> list[dict[str, Any]]:
+        """The messages of the next request, made to fit where they don't; a summary is asked for with its `leave`.
+
+        Raises `Ended`, `Lost`, `Unreachable`.
+        """
         limit = self._limit(turn)
         sent = messages(turn.stored.history, pictures)
         now = taken(turn.stored.history, prompt, sent)
-        return sent if now <= limit else await self._shrink(turn, prompt, pictures, limit * ROOM / now)
+        return sent if now <= limit else await self._shrink(turn, prompt, pictures, limit * ROOM / now, leave)
 
     async def refused(self, turn: Turn, prompt: Prompt, pictures: Mapping[str, str]) -> bool:
         """The model's service says that it is too long, whatever we reckon. False: it was made smaller for that before.
@@ -73,7 +79,7 @@ class Window:
         if any(record.type == "dropped" and record.data["why"] == "too_long" for record in turn.records):
             return False
         await turn.write(Record("dropped", turn.now_ms(), {"step": 0, "why": "too_long"}))
-        await self._shrink(turn, prompt, pictures, 0.5)
+        await self._shrink(turn, prompt, pictures, 0.5, await self.trouble.soon(turn))
         return True
 
     async def compacted(self, turn: Turn) -> tuple[Record, int] | None:
@@ -81,7 +87,7 @@ class Window:
         are left to put away.
         """
         found = compaction.cut(turn.stored.history, turn.profile.context.keep_messages)
-        return (await self._summary(turn, found), found.messages) if found else None
+        return (await self._summary(turn, found, await self.trouble.soon(turn)), found.messages) if found else None
 
     def _limit(self, turn: Turn) -> float:
         return self._most * turn.profile.context.compact_at
@@ -90,7 +96,9 @@ class Window:
     def _most(self) -> int:
         return self.settings.context_tokens - self.settings.answer_max_tokens
 
-    async def _shrink(self, turn: Turn, prompt: Prompt, pictures: Mapping[str, str], to: float) -> list[dict[str, Any]]:
+    async def _shrink(
+        self, turn: Turn, prompt: Prompt, pictures: Mapping[str, str], to: float, leave: Leave | None
+    ) -> list[dict[str, Any]]:
         """Make it smaller, to this share of what it is."""
         history, keep = turn.stored.history, turn.profile.context.keep_messages
 
@@ -108,7 +116,7 @@ class Window:
             room = before * to - SUMMARY_MAX_TOKENS
             whole = list(history)
             if chosen := next((one for one in cuts if size(whole[one.at :]) <= room), [None, *cuts][-1]):
-                await turn.write(await self._summary(turn, chosen))
+                await turn.write(await self._summary(turn, chosen, leave))
         if size(history) > before * to:
             await self._shorten(turn, 0, 0)
         sent = rendered(history)
@@ -148,10 +156,10 @@ class Window:
         if records:
             await turn.write(*records)
 
-    async def _summary(self, turn: Turn, found: Cut) -> Record:
+    async def _summary(self, turn: Turn, found: Cut, leave: Leave | None) -> Record:
         history = turn.stored.history
         before = list(history)[: found.at]
-        text, usage, model = await self._written(turn, found)
+        text, usage, model = await self._written(turn, found, leave)
         return Record(
             "summary",
             turn.now_ms(),
@@ -172,14 +180,17 @@ class Window:
             },
         )
 
-    async def _written(self, turn: Turn, found: Cut) -> tuple[str, Usage, str]:
-        """By the model, with what it cost and whose it is; no text where it fails."""
+    async def _written(self, turn: Turn, found: Cut, leave: Leave | None) -> tuple[str, Usage, str]:
+        """By the model, with what it cost and whose it is; no text where it fails, or there is no leave to ask it."""
+        if leave is None:
+            _log_rules(turn, "the model is left alone", logging.WARNING)
+            return "", Usage(), ""
         most = int(self.settings.context_tokens * TRANSCRIPT_SHARE)
         mark = secrets.token_hex(4)
         text = marks.from_outside(compaction.transcript(found.away, most))
         said = f'<data from="conversation" mark="{mark}">\n{text}\n</data mark="{mark}">'
         request = Request(
-            model=model_of(turn, self.settings),
+            model=leave.model,
             system=[{"type": "text", "text": compaction.INSTRUCTIONS}],
             messages=[{"role": "user", "content": [{"type": "text", "text": said}]}],
             tools=[],
@@ -187,23 +198,18 @@ class Window:
             occasion=turn.occasion(0, "summary"),
         )
         try:
-            answer = await whole_answer(self.model, request)
+            answer = await self.trouble.ask(request, leave)
         except ModelError as error:
-            log(
-                logger,
-                "summary by rules",
-                level=logging.WARNING,
-                conversation=turn.stored.key.id,
-                turn=turn.id[:8],
-                reason=error.detail,
-            )
+            _log_rules(turn, error.detail, logging.WARNING)
             return "", Usage(), ""
         text = "" if answer.stop_reason == "refusal" else text_of(answer).strip()
         if is_blank(text):
-            log(
-                logger, "summary by rules", conversation=turn.stored.key.id, turn=turn.id[:8], reason=answer.stop_reason
-            )
+            _log_rules(turn, answer.stop_reason, logging.INFO)
         return "" if is_blank(text) else text, answer.usage, answer.model
+
+
+def _log_rules(turn: Turn, reason: str, level: int) -> None:
+    log(logger, "summary by rules", level=level, conversation=turn.stored.key.id, turn=turn.id[:8], reason=reason)
 
 
 def taken(history: Sequence[Record], prompt: Prompt, sent: Sequence[dict[str, Any]]) -> float:

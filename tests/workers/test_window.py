@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.events import Attachment
 from gateway.store import Layout
@@ -37,8 +38,11 @@ def opened(tmp_path: Path, redis_url: str, layout: Layout) -> Opened:
     (folder / "references").mkdir()
     (folder / "references/long.md").write_text("begin " + "long " * 700 + "end")
 
-    def there(context_tokens: int = 200_000, keep: int = 3, **settings: Any) -> AbstractAsyncContextManager[AtDesk]:
+    def there(
+        context_tokens: int = 200_000, keep: int = 3, breaker: dict[str, Any] | None = None, **settings: Any
+    ) -> AbstractAsyncContextManager[AtDesk]:
         model = {"context_tokens": context_tokens, "answer_max_tokens": 500, "max_retries": 0, "retry_for_s": 0}
+        model |= breaker or {}
         profile = {
             "skills": ["*"],
             "tools": ["load_skill", "read_result", "current_time"],
@@ -152,6 +156,71 @@ async def test_where_the_model_fails_a_rule_sums_up(opened: Opened, fault: Reply
         assert "only beginnings were kept" in (await world.ask("/compact"))[0]
         await world.ask("what was it?")
         assert "Max: my number is 4711" in sent(world)
+
+
+# ---- a summary is a call of the model like any other ----
+
+BUSY = fails(429, "rate_limit_error", headers={"retry-after": "30"})
+LONG = "words " * 100
+SOME = ConversationKey("chat", "room", "other")
+
+
+async def test_a_service_that_wants_to_be_left_alone_after_a_summary_is_spared_by_all(opened: Opened) -> None:
+    async with opened(keep=1) as world:
+        world.model.answer_with(talking(sums_up=BUSY))
+        await world.ask("one")
+        await world.ask("two")
+        assert "only beginnings were kept" in (await world.ask("/compact"))[0]
+        asked = len(world.model.asked)
+        await world.ask("three", SOME)
+        assert len(world.model.asked) == asked
+
+
+async def test_a_summary_spares_a_service_that_wants_to_be_left_alone(opened: Opened) -> None:
+    async with opened(keep=1) as world:
+        await world.ask("one")
+        await world.ask("two")
+        world.model.answer_with(BUSY)
+        await world.ask("three", SOME)
+        asked = len(world.model.asked)
+        assert "only beginnings were kept" in (await world.ask("/compact"))[0]
+        assert len(world.model.asked) == asked
+
+
+async def test_a_turn_whose_summary_was_refused_for_now_waits_with_its_own_call(opened: Opened) -> None:
+    async with opened(4_000) as world:
+        world.model.answer_with(talking(sums_up=BUSY))
+        while not any(map(is_summing_up, world.model.asked)):
+            await world.ask(f"go on {LONG}")
+        assert is_summing_up(world.model.asked[-1])
+        assert [one.data["by"] for one in await records_of(world, "summary")] == ["rules"]
+
+
+async def test_a_summary_waits_shortly_rather_than_be_made_by_rules(opened: Opened) -> None:
+    async with opened(keep=1) as world:
+        await world.ask("one")
+        await world.ask("two")
+        world.model.answer_with([fails(429, headers={"retry-after": "0.3"}), says("Well."), says(SUMMARY)])
+        await world.say("three", SOME)
+        [claim] = (await world.desk.mailbox.claim(0, world.desk.worker, 1)).grants
+        attending = asyncio.create_task(world.desk.attend(claim, lambda: 0))
+        await until(lambda: len(world.model.asked) == 3)
+        assert "only beginnings" not in (await world.ask("/compact"))[0]
+        await attending
+
+
+async def test_failures_of_summaries_open_the_circuit_and_a_summary_finds_out_that_it_is_back(opened: Opened) -> None:
+    async with opened(4_000, breaker={"breaker_failures": 1, "breaker_open_s": 0.5}) as world:
+        world.model.answer_with(talking(sums_up=fails(500)))
+        while not any(map(is_summing_up, world.model.asked)):
+            told = await world.ask(f"go on {LONG}")
+        assert is_summing_up(world.model.asked[-1]), "its turn asks nothing more of a service that is away"
+        assert "can't be reached" in told[0]
+        world.model.answer_with(talking())
+        async with asyncio.timeout(20):
+            while (await records_of(world, "summary"))[-1].data["by"] == "rules":
+                told = await world.ask(f"go on {LONG}")
+        assert told == ["Well."]
 
 
 @pytest.mark.parametrize("is_read", [True, False])
