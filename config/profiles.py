@@ -71,7 +71,7 @@ class Limits(Section):
     steps: int = Field(30, ge=1, le=1_000)
     """Model calls of a turn; where it has a plan, of each step."""
     turn_s: float = Field(600.0, gt=0)
-    """Time that a turn works; waiting for people does not count."""
+    """Time that a turn works; while all of it waits for people does not count."""
     turn_tokens: int = Field(400_000, ge=1)
     """Input and output tokens of all model calls of a turn together; what came from the provider's cache is free."""
 

@@ -63,19 +63,6 @@ def open_in(records: Sequence[Record]) -> list[Asked]:
     return [one for one in asked_in(records) if one.word is None]
 
 
-def waited_ms(records: Sequence[Record], now_ms: int) -> int:
-    """How long a turn of these records has waited for people: that is no work of its own."""
-    total, waiting, since = 0, set[str](), 0
-    for record in records:
-        if record.type == "asked":
-            since = since if waiting else record.at_ms
-            waiting.add(record.data["code"])
-        elif record.type == "decided" and waiting:
-            waiting.discard(record.data["code"])
-            total += 0 if waiting else record.at_ms - since
-    return total + (max(0, now_ms - since) if waiting else 0)
-
-
 def decided(asked: Asked, word: Word, at_ms: int, *, turn: str, by: str = "", name: str = "", text: str = "") -> Record:
     """The record of a word."""
     data: dict[str, Any] = {"turn": turn, "code": asked.code, "word": word, "by": by, "name": name, "text": text}

@@ -13,7 +13,6 @@ from typing import Any, Final, Literal
 from config.profiles import Profile
 from config.settings import Language
 from gateway import spending
-from gateway.asked import waited_ms
 from gateway.commands import said_to_model
 from gateway.conversation.claim import Claim
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
@@ -26,6 +25,7 @@ from gateway.platforms import Address, Part
 from gateway.spending import Accounts, Spent
 from gateway.store import Unreachable
 from gateway.unbroken import unbroken
+from gateway.waited import waited_ms
 from workers.context import begin_after, main_line
 from workers.memo import Memo
 from workers.models import Occasion
@@ -132,7 +132,7 @@ class Turn:
 
     @property
     def seconds_left(self) -> float:
-        """Until the turn's limit of time. Waiting for people does not count."""
+        """Until the turn's limit of time. It does not count while all that is under way waits for people."""
         now_ms = self.now_ms()
         worked_ms = now_ms - int(self.state["at_ms"]) - waited_ms(self.whole.all_records, now_ms)
         return self.profile.limits.turn_s - worked_ms / 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -298,6 +299,16 @@ async def _is_past(world: AtDesk, at_ms: int) -> bool:
 
 
 STEPS = plan(("a", "send it", []), ("b", "ask", []), ("c", "tell", ["a", "b"]))
+
+
+async def test_while_one_step_waits_for_people_the_others_work_on_the_turns_time(opened: Opened) -> None:
+    async with opened(turn_s=1.0) as world:
+        steps = plan(("a", "send it", []), ("b", "think", []))
+        world.model.answer_with(acting({"plan": steps, "a": sends(), "b": says("late", hold=asyncio.Event())}))
+        async with asyncio.timeout(20):
+            told = await world.ask("/plan send and think")
+        assert any("/approve" in one for one in told)
+        assert "I stopped after" in told[-1]
 
 
 async def test_steps_of_a_plan_wait_each_for_its_own_word(opened: Opened) -> None:
