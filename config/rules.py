@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from config.loading import SHIPPED, Loaded
 from config.problems import At
-from config.profiles import Profile
+from config.profiles import DEFAULT, Profile
 from config.settings import Section
 
 
@@ -30,6 +31,15 @@ def rule_of(loaded: Loaded, profile: Profile, key: str, value: str | None = None
     if value is not None and isinstance(written, list):
         at = next(((*at, index) for index, entry in enumerate(written) if _fits(entry, value)), at)
     return f"{file} line {source.line(at)}: {key}"
+
+
+def rule_of_room(loaded: Loaded, connection: str, channel: str) -> str:
+    """`deskmate.yaml line 12: channels (slack-main/*)`: which rule gives a room its profile."""
+    file, room = _short(loaded, loaded.path), f"{connection}/{channel}"
+    for at, rule in enumerate(loaded.settings.channels):
+        if fnmatchcase(room, rule.match):
+            return f"{file} line {loaded.source.line(('channels', at))}: channels ({rule.match})"
+    return f"{file}: channels (no rule fits: {DEFAULT})"
 
 
 def _short(loaded: Loaded, file: Path) -> str:

@@ -217,6 +217,17 @@ class ChatSettings(Section):
     """The shortest time between two updates of a growing answer."""
 
 
+class AdminSettings(Section):
+    """The admin pages `/admin` and their API. Nobody gets in without a link or a token of `deskmate admin`."""
+
+    enabled: bool = True
+    """Whether they are there at all."""
+    link_s: int = Field(600, ge=30, le=86_400)
+    """How long a login link can be used, once."""
+    session_s: int = Field(12 * 3_600, ge=300, le=30 * 86_400)
+    """How long somebody who signed in stays signed in."""
+
+
 class WorkerSettings(Section):
     """One worker process."""
 
@@ -559,6 +570,7 @@ class Settings(Section):
     mailbox: MailboxSettings = MailboxSettings()
     gateway: GatewaySettings = GatewaySettings()
     chat: ChatSettings = ChatSettings()
+    admin: AdminSettings = AdminSettings()
     worker: WorkerSettings = WorkerSettings()
     model: ModelSettings = ModelSettings()
     tools: ToolsSettings = ToolsSettings()

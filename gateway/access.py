@@ -242,7 +242,7 @@ def _approval(actor: Actor | None, here: Here, requester: str) -> Verdict:
         return Verdict(False, "role", here.rule("roles.approver", person))
     if has_role(here, actor, "approver"):
         return Verdict(True, "allowed", here.rule("roles.approver", person))
-    own = here.profile.approvals.own and actor.id == requester
+    own = here.profile.approvals.own and person == person_of(here.room, Actor(requester))
     return Verdict(own, "allowed" if own else "role", here.rule("approvals.own" if own else "roles.approver", person))
 
 
@@ -254,7 +254,7 @@ def has_role(here: Here, actor: Actor, role: Role) -> bool:
 
 def person_of(room: str, actor: Actor) -> str:
     """A person as roles and the audit log name them: `slack-main/U024BE7LH`."""
-    return f"{room.partition('/')[0]}/{actor.id}"
+    return f"{actor.connection or room.partition('/')[0]}/{actor.id}"
 
 
 def _skill(here: Here, use: SkillUse) -> Verdict:

@@ -1,4 +1,4 @@
-"""The gateway process: webhooks in, health, the chat page. A 2xx leaves only after the events are in Redis."""
+"""The gateway process: webhooks in, health, the chat page, the admin pages. A 2xx leaves only after the events are in Redis."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from config.loading import Loaded
+from config.rules import rule_of
 from config.settings import Settings
 from config.watching import Watched
+from gateway.admin.visits import House
 from gateway.bell import Bell, open_bell
 from gateway.boards import Boards
 from gateway.checks import check_server
@@ -37,9 +39,13 @@ from gateway.logs import log
 from gateway.patience import Patience
 from gateway.platforms import Adapter, ConnectionRefused, HttpReply, Malformed, Outside, RawRequest, Unauthorized
 from gateway.serving import cancelled, meet
+from gateway.shelf.notes import Notes
 from gateway.shelf.packing import Packer
+from gateway.shelf.shelf import Shelf
 from gateway.store import Layout, Store, Unreachable, open_store
+from gateway.web.admin.serving import add_admin
 from gateway.web.chat import add_chat
+from skills.bundles import Cache
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +109,13 @@ async def open_parts(loaded: Loaded, redis_url: str, rq_url: str) -> Parts:
     )
 
 
+def house_of(parts: Parts) -> House:
+    """What the admin pages work with."""
+    cache = Cache(parts.settings.data / "skills")
+    shelf = Shelf(parts.store, cache, rule=rule_of, present=None)  # the variables of workers are not ours
+    return House(parts.store, parts.mailbox, shelf, Notes(parts.store), parts.watched.latest)
+
+
 class Gateway:
     """The HTTP side of deskmate; `app` is what a server serves."""
 
@@ -130,6 +143,8 @@ class Gateway:
         )
         if parts.settings.chat.enabled:
             add_chat(self.app, parts.settings, parts.adapters["web"], parts.intake, parts.store, parts.feed)
+        if parts.settings.admin.enabled:
+            add_admin(self.app, parts.settings, house_of(parts))
         self.app.on_shutdown.append(self._end_reading)
         self.app.cleanup_ctx.append(self._lifetime)
 

@@ -32,6 +32,8 @@ class Actor:
     is_self: bool = False
     language: str | None = None
     """What the platform says of the person's language, such as `zh-CN`."""
+    connection: str = ""
+    """Whose id it is, where that is not the room's own connection: somebody who acts from the admin pages."""
 
 
 @dataclass(frozen=True, slots=True)

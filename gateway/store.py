@@ -99,6 +99,11 @@ class Layout:
         return f"{self.prefix}:{{spent}}"
 
     @property
+    def admin_root(self) -> str:
+        """`dm:{admin}`: begins who may come in to look after things: links, sessions and tokens, by their hash."""
+        return f"{self.prefix}:{{admin}}"
+
+    @property
     def mcp_root(self) -> str:
         """`dm:{mcp}`: begins what was approved of tools from elsewhere."""
         return f"{self.prefix}:{{mcp}}"

@@ -10,9 +10,9 @@ import click
 from config.loading import Loaded
 from gateway.cli import ENGLISH, channel_option, for_example, needed_channel_option, pass_readable
 from gateway.cli.acts import act, do
-from gateway.cli.words import plain
 from gateway.commands.skill import answers
 from gateway.shelf.notes import is_everywhere
+from gateway.text.unmarked import plain
 
 
 def known(code: str, channel: str | None) -> None:

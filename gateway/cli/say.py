@@ -19,9 +19,9 @@ import click
 from config.settings import Settings
 from gateway.address import noted_address
 from gateway.cli import Stop, pass_settings
-from gateway.cli.words import plain
 from gateway.machine import Machine, reachable
 from gateway.platforms.webchat import CONVERSATION
+from gateway.text.unmarked import plain
 from gateway.web.client import Heard, NotReachable, Refused, Visit
 
 NO_REPLY: Final = 1

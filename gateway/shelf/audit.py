@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -93,6 +94,38 @@ async def read(store: Store, *, room: str = "", most: int = 50) -> list[Line]:
     changes = await _latest(store, "audit", room, most)
     refusals = await _latest(store, "refused", room, most)
     return sorted([*changes, *refusals], key=_when)[-most:]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some lines, the latest first."""
+
+    lines: list[Line]
+    is_more: bool
+    """Whether there are older ones."""
+
+
+async def page(store: Store, *, rooms: Collection[str] | None, most: int, before: str = "") -> Page:
+    """The latest lines of these rooms (None: all of everything), or those older than the one of that id.
+
+    Lines of one moment stay together, so that none is left out between two pages. Raises `Unreachable`.
+    """
+    found: list[Line] = []
+    for stream in ("audit", "refused"):
+        end = f"({before}" if before else "+"
+        of_stream: list[Line] = []
+        while len(of_stream) <= most and end:
+            with reading():
+                read: Any = await store.redis.xrevrange(f"{store.layout.skills_root}:{stream}", max=end, count=PAGE)
+            lines = [_line(id_.decode(), fields) for id_, fields in read]
+            of_stream += [one for one in lines if rooms is None or one.channel in rooms]
+            end = f"({lines[-1].id}" if len(read) == PAGE else ""
+        found += of_stream
+    found.sort(key=_when, reverse=True)
+    end_at = most
+    while end_at < len(found) and found[end_at].id == found[end_at - 1].id:
+        end_at += 1
+    return Page(found[:end_at], len(found) > end_at)
 
 
 async def _latest(store: Store, stream: str, room: str, most: int) -> list[Line]:

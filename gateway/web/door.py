@@ -13,7 +13,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from aiohttp import web
 
@@ -128,7 +128,7 @@ class Door:
 
     async def log_in(self, request: web.Request, response: web.StreamResponse, password: str) -> bool:
         """Compare the password; a right one opens a session. Raises `Refused` after too many wrong ones, `Unreachable`."""
-        peer = _name(str(_peer(request)))
+        peer = _name(str(peer_of(request)))
         if await self._store.run(COUNT_TRY, self._root, peer, TRIES_FOR_S) > TRIES:
             raise Refused(429, "login.too_many", "too many wrong passwords from one address")
         expected = self.password or secrets.token_hex()
@@ -155,29 +155,38 @@ class Door:
     def _set_cookie(
         self, request: web.Request, response: web.StreamResponse, name: str, value: str, for_s: int
     ) -> None:
-        is_https = (
-            request.secure or self._public.scheme == "https" or request.headers.get("X-Forwarded-Proto") == "https"
-        )
+        secure = is_https(request, self._public)
         response.set_cookie(
-            name, value, max_age=for_s, path=COOKIE_PATH, httponly=True, samesite="Strict", secure=is_https
+            name, value, max_age=for_s, path=COOKIE_PATH, httponly=True, samesite="Strict", secure=secure
         )
 
     def _check_same_origin(self, request: web.Request) -> None:
-        """Browsers name the page that asks; programs such as `deskmate say` send neither header."""
-        site = request.headers.get("Sec-Fetch-Site")
-        if site not in {None, "same-origin", "none"}:
-            raise Refused(403, "chat.refused_origin", f"Sec-Fetch-Site is {site}")
-        origin = request.headers.get("Origin")
-        if origin is None:
-            return
-        from_where = urlsplit(origin)
-        ours = {request.headers.get("Host", "").lower(), self._public.netloc.lower()} - {""}
-        if from_where.scheme not in {"http", "https"} or from_where.netloc.lower() not in ours:
-            raise Refused(403, "chat.refused_origin", "Origin is another site")
+        """Programs such as `deskmate say` send neither header."""
+        if why := foreign(request, self._public):
+            raise Refused(403, "chat.refused_origin", why)
+
+
+def foreign(request: web.Request, public: SplitResult) -> str:
+    """Why a request comes from another site's page, as its browser says; empty: it doesn't, or nobody says."""
+    site = request.headers.get("Sec-Fetch-Site")
+    if site not in {None, "same-origin", "none"}:
+        return f"Sec-Fetch-Site is {site}"
+    origin = request.headers.get("Origin")
+    if origin is None:
+        return ""
+    from_where = urlsplit(origin)
+    ours = {request.headers.get("Host", "").lower(), public.netloc.lower()} - {""}
+    is_ours = from_where.scheme in {"http", "https"} and from_where.netloc.lower() in ours
+    return "" if is_ours else "Origin is another site"
+
+
+def is_https(request: web.Request, public: SplitResult) -> bool:
+    """Whether the browser came that way, as far as we or a proxy can tell."""
+    return request.secure or public.scheme == "https" or request.headers.get("X-Forwarded-Proto") == "https"
 
 
 def _check_own_machine(request: web.Request) -> None:
-    if not _is_loopback(_peer(request)):
+    if not _is_loopback(peer_of(request)):
         raise Refused(403, "chat.refused_place", "chat.password is not set, so only this machine may come in")
     if any(name in request.headers for name in PROXY_HEADERS):
         raise Refused(403, "chat.refused_place", "a proxy stands in front, and chat.password is not set")
@@ -185,7 +194,7 @@ def _check_own_machine(request: web.Request) -> None:
         raise Refused(403, "chat.refused_place", "Host is not this machine's own name, and chat.password is not set")
 
 
-def _peer(request: web.Request) -> str:
+def peer_of(request: web.Request) -> str:
     peer = request.transport.get_extra_info("peername") if request.transport else None
     return str(peer[0]) if isinstance(peer, tuple) else ""
 

@@ -186,8 +186,10 @@ def test_nothing_is_said_to_people_outside_the_catalogue() -> None:
     found: list[str] = []
     for folder in ("gateway", "workers"):
         for file in sorted((ROOT / folder).rglob("*")):
-            if file.suffix not in {".py", ".html", ".js", ".mjs"} or "cli" in file.parts:
-                continue
+            if file.suffix not in {".py", ".html", ".js", ".mjs"} or {"cli", "admin"} & {*file.parts}:
+                continue  # these speak to operators
+            if file.name.endswith(".min.js"):
+                continue  # not ours
             source = file.read_text(encoding="utf-8")
             finder = {".py": said_in_python, ".html": said_in_page}.get(file.suffix, said_in_script)
             found += [f"{file.relative_to(ROOT)}:{line}: {text!r}" for line, text in finder(source)]

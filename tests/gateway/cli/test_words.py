@@ -1,4 +1,5 @@
-from gateway.cli.words import plain, typed
+from gateway.cli.words import typed
+from gateway.text.unmarked import plain
 
 
 def test_marks_go_and_what_stands_in_code_stays() -> None:

@@ -1,0 +1,77 @@
+"""Audit: who changed what, and what was refused."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gateway.admin.operations import SOMEWHERE, Anywhere, Result, operation
+from gateway.admin.visits import Visit
+from gateway.shelf import audit
+from gateway.shelf.audit import Line, short
+
+
+class AuditWanted(Anywhere):
+    before: Annotated[str, Field(pattern=r"^([0-9]{1,16}-[0-9]{1,16})?$")] = ""
+    """Lines that are older than the one with this id; empty: the latest."""
+    most: Annotated[int, Field(ge=1, le=500)] = 50
+
+
+class AuditLine(Result):
+    id: str
+    at_ms: int
+    who: str
+    """`connection/id`, or `operator NAME`; empty: the model."""
+    channel: str
+    """`connection/channel`; empty: the whole organisation."""
+    what: str
+    """`skill off`; with `refused` at its end nothing was changed."""
+    is_refused: bool
+    thing: str
+    rule: str
+    """What allowed or refused it."""
+    before: str
+    """In a word."""
+    after: str
+
+
+class AuditLog(Result):
+    channel: str
+    lines: list[AuditLine]
+    """The latest first."""
+    older: str
+    """What to say as `before` for the page after this; empty: there is none."""
+
+
+@operation(SOMEWHERE)
+async def list_(visit: Visit, given: AuditWanted) -> AuditLog:
+    """Who changed what about skills and notes, and what was refused: of one channel, or of all that you look after."""
+    if given.channel:
+        await visit.look(given.channel)
+        rooms = frozenset({given.channel})
+    elif visit.caller.actor is None:
+        rooms = None
+    else:
+        rooms = frozenset(f"{one.connection}/{one.channel}" for one in (await visit.rooms()).keys)
+    found = await audit.page(visit.house.store, rooms=rooms, most=given.most, before=given.before)
+    return AuditLog(
+        channel=given.channel,
+        lines=[_line(one) for one in found.lines],
+        older=found.lines[-1].id if found.is_more else "",
+    )
+
+
+def _line(one: Line) -> AuditLine:
+    return AuditLine(
+        id=one.id,
+        at_ms=one.at_ms,
+        who=one.who,
+        channel=one.channel,
+        what=one.what,
+        is_refused=one.what.endswith(" refused"),
+        thing=one.thing,
+        rule=one.rule,
+        before=short(one.before),
+        after=short(one.after),
+    )

@@ -1,0 +1,213 @@
+"""Channels: which there are, what holds in one, and what a sentence said there would bring up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from config.loading import Loaded
+from config.rules import rule_of_room
+from gateway import access
+from gateway.access import Here, ToolUse
+from gateway.admin.operations import LOOK, SOMEWHERE, Act, InChannel, Nothing, Result, Told, operation
+from gateway.admin.skills import SkillRow, rows
+from gateway.admin.visits import Visit
+from gateway.inventory import tool_names
+from gateway.phrases import say
+from gateway.skill_table import count
+from skills import index
+from skills.folders import Skill
+from skills.library import Catalogue
+from skills.paths import for_file
+from skills.search import QUERY_MAX, search
+
+_AROUND: Final = ".,;:!?()[]{}<>\"'`«»“”。，"
+FILES_MAX: Final = 10
+
+
+class Chosen(Result):
+    """Which profile holds in a channel, and why that one."""
+
+    profile: str
+    rule: str
+    """The line of the settings that chose it."""
+
+
+class OneChannel(Result):
+    channel: str
+    """`connection/channel`."""
+    chosen: Chosen
+
+
+class Channels(Result):
+    channels: list[OneChannel]
+    """Those that somebody has written in, or that the settings name, and that you look after."""
+    is_whole: bool
+    """Whether these are all; there may be too many to tell."""
+
+
+@operation(SOMEWHERE)
+async def list_(visit: Visit, given: Nothing) -> Channels:
+    """Which channels there are."""
+    del given
+    found = await visit.rooms()
+    named = [f"{one.connection}/{one.channel}" for one in found.keys]
+    return Channels(
+        channels=[OneChannel(channel=one, chosen=chosen(visit.loaded, one)) for one in named], is_whole=found.is_whole
+    )
+
+
+class Tool(Result):
+    name: str
+    is_on: bool
+    rule: str
+    """What says so: a line of the profile."""
+
+
+class Calls(Result):
+    """Which calls wait for a person's yes."""
+
+    all_ask: bool
+    """Whether each call with an effect does (`/hitl`)."""
+    asking: list[str]
+    """Those that the profile lists."""
+    may_switch: bool
+
+
+class Channel(Result):
+    channel: str
+    chosen: Chosen
+    language: str
+    """Of notices; empty: the person's own."""
+    timezone: str
+    model: str
+    admins: list[str]
+    approvers: list[str]
+    is_readable: bool
+    """Whether the switches could be read. If not, no skill is on."""
+    skills_on: int
+    skills: list[SkillRow]
+    tools: list[Tool]
+    calls: Calls
+    index_tokens: int
+    """About how long the list of skills is that the model sees."""
+    index_max_tokens: int
+    index_is_whole: bool
+    """Whether it shows all skills with their whole descriptions."""
+
+
+@operation(LOOK)
+async def show(visit: Visit, given: InChannel) -> Channel:
+    """One channel: its profile and the rule that chose it, its skills and tools, and why some are not on."""
+    acts = visit.acts(given.channel)
+    here = await acts.by.here()
+    profile, settings = here.profile, visit.loaded.settings
+    tokens = settings.skills.index_max_tokens
+    laid_out = await asyncio.to_thread(index.lay_out, here.catalogue, tokens, profile.order, profile.delivery)
+    return Channel(
+        channel=given.channel,
+        chosen=chosen(visit.loaded, given.channel),
+        language=profile.language or "",
+        timezone=profile.timezone,
+        model=profile.model or settings.model.name,
+        admins=profile.roles.admin,
+        approvers=profile.roles.approver,
+        is_readable=here.is_readable,
+        skills_on=count(here, unlisted=True).on,
+        skills=await rows(visit, acts, here),
+        tools=_tools(here),
+        calls=Calls(
+            all_ask=here.asks_for_all,
+            asking=profile.approvals.ask,
+            may_switch=visit.may_here("hitl on", here),
+        ),
+        index_tokens=laid_out.tokens,
+        index_max_tokens=tokens,
+        index_is_whole=laid_out.is_whole,
+    )
+
+
+class Watching(InChannel):
+    to: Literal["on", "off"]
+
+
+@operation(Act("hitl {to}", "to"), is_safe=False)
+async def hitl(visit: Visit, given: Watching) -> Told:
+    """Let each call with an effect wait for a person's yes, or only those that the profile names."""
+    here = await visit.acts(given.channel).watch_calls(given.to)
+    return Told(told=say("hitl.on" if here.asks_for_all else "hitl.off", "en", room=here.room))
+
+
+class Sentence(InChannel):
+    text: Annotated[str, Field(min_length=1, max_length=QUERY_MAX)]
+    """As somebody could say it there."""
+
+
+class Hit(Result):
+    id: str
+    summary: str
+    place: int
+    """In the list that the model sees: from 1; 0: it is not in it, and only a search finds it."""
+
+
+class Hits(Result):
+    by_words: list[Hit]
+    """Skills in whose id, tags or description words of the sentence stand, the best first: what `find_skills` would find."""
+    total: int
+    by_files: list[Hit]
+    """Skills that are meant for a file of that name, were it attached: the model is told of them."""
+    index_is_whole: bool
+    """Whether the model sees all skills with their whole descriptions, so that it need not search."""
+
+
+@operation(LOOK)
+async def test(visit: Visit, given: Sentence) -> Hits:
+    """Which skills a sentence would bring up in a channel, by its words and by names of files in it.
+
+    Which of them the model then loads is the model's decision: `deskmate skills probe` asks it.
+    """
+    here = await visit.here(given.channel)()
+    return await asyncio.to_thread(_hits, visit, here, given.text)
+
+
+def _hits(visit: Visit, here: Here, text: str) -> Hits:
+    catalogue, profile = here.catalogue, here.profile
+    tokens = visit.loaded.settings.skills.index_max_tokens
+    laid_out = index.lay_out(catalogue, tokens, profile.order, profile.delivery)
+    places = {skill.id: at for at, skill in enumerate(index.ordered(catalogue, profile.order), 1)}
+
+    def hit(one: Skill) -> Hit:
+        place = places.get(one.id, 0)
+        return Hit(id=one.id, summary=one.head.summary, place=place if place <= laid_out.shown else 0)
+
+    try:
+        found = search(catalogue, text)
+    except ValueError:  # no word in it
+        found = None
+    return Hits(
+        by_words=[hit(one) for one in found.skills] if found else [],
+        total=found.total if found else 0,
+        by_files=[hit(one) for one in _for_files(catalogue, text)],
+        index_is_whole=laid_out.is_whole,
+    )
+
+
+def _for_files(catalogue: Catalogue, text: str) -> list[Skill]:
+    names = [word.strip(_AROUND) for word in text.split()]
+    files = [name for name in names if "." in name.strip(".")][:FILES_MAX]
+    return list({one.id: one for name in files for one in for_file(catalogue, name)}.values())
+
+
+def _tools(here: Here) -> list[Tool]:
+    every = dict.fromkeys([*here.profile.tools, *tool_names()])
+    verdicts = [(name, access.may(None, here, ToolUse(name))) for name in every]
+    return [Tool(name=name, is_on=one.allowed, rule=one.rule) for name, one in verdicts]
+
+
+def chosen(loaded: Loaded, channel: str) -> Chosen:
+    """The profile of a channel, and the line that chose it."""
+    connection, _, name = channel.partition("/")
+    profile = loaded.profile_for(connection, name).name
+    return Chosen(profile=profile, rule=rule_of_room(loaded, connection, name))

@@ -1,0 +1,180 @@
+"""Operations: what each of them is, who may, and the one way in which one is done."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Final, Generic, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field
+
+import gateway.admin
+from gateway.admin.visits import Visit
+from gateway.shelf.outcomes import Refusal
+
+
+class Input(BaseModel):
+    """What an operation is given."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True)
+
+
+class Result(BaseModel):
+    """What comes of one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+Room = Annotated[str, Field(min_length=3, max_length=1_100, pattern=r"^[a-z0-9][a-z0-9-]{0,62}/.+$")]
+"""`connection/channel`, such as `slack-main/C0123`."""
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Code = Annotated[str, Field(pattern=r"^[A-Za-z]{4,13}$")]
+"""Of a note or a request."""
+Digits = Annotated[str, Field(pattern=r"^([0-9a-fA-F]{6,64})?$")]
+"""The first digits of a hash; empty: whatever it is."""
+
+
+class Nothing(Input):
+    """No fields."""
+
+
+class InChannel(Input):
+    channel: Room
+    """`connection/channel`, such as `slack-main/C0123`."""
+
+
+class Anywhere(Input):
+    channel: Room | Annotated[str, Field(max_length=0)] = ""
+    """`connection/channel`, such as `slack-main/C0123`; empty: the whole organisation."""
+
+
+class Told(Result):
+    """An act that was done."""
+
+    told: str
+    """What came of it, for people."""
+
+
+I = TypeVar("I", bound=Input)  # noqa: E741  # in, and
+R = TypeVar("R", bound=Result)  # out
+
+
+@dataclass(frozen=True, slots=True)
+class Seeing:
+    """Who may see something."""
+
+    told: str
+
+
+SIGNED_IN: Final = Seeing("whoever is signed in")
+LOOK: Final = Seeing("who may switch or trust skills in that channel; for the whole organisation, the operator")
+SOMEWHERE: Final = Seeing("who may switch or trust skills in a channel; of each such channel")
+OPERATOR: Final = Seeing("the operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Who may do something: whoever may give that command in the chat."""
+
+    command: str
+    """`skill trust`; `{to}` stands for what the input says in that field."""
+    about: str
+    """The field that says to what, for the audit log."""
+
+    @property
+    def told(self) -> str:
+        return f"who may say `/{self.command}` in that channel, with the same rules; everywhere, the operator"
+
+    def of(self, given: Input) -> tuple[str, str]:
+        """The command, and what it is about."""
+        fields = {name: str(getattr(given, name)) for name in type(given).model_fields}
+        return self.command.format_map(fields), fields.get(self.about, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[I, R]):
+    """One thing that can be seen or done."""
+
+    name: str
+    """`skills.trust`: subject and function."""
+    run: Callable[[Visit, I], Awaitable[R]]
+    input: type[I]
+    result: type[R]
+    who: Seeing | Act
+    is_safe: bool
+    """It changes nothing."""
+
+    @property
+    def summary(self) -> str:
+        return (inspect.getdoc(self.run) or "").partition("\n")[0]
+
+    @property
+    def description(self) -> str:
+        return (inspect.getdoc(self.run) or "").partition("\n")[2].strip()
+
+    async def __call__(self, visit: Visit, given: I) -> R:
+        """Do it, if this person may. Raises `Refusal`, which names the rule, and `Unreachable`."""
+        try:
+            await self._check(visit, given)
+            return await self.run(visit, given)
+        except Refusal as refusal:
+            if isinstance(self.who, Act):
+                await visit.acts(_channel(given)).refused(*self.who.of(given), refusal)
+            raise
+
+    async def _check(self, visit: Visit, given: I) -> None:
+        match self.who:
+            case Act():
+                await visit.acts(_channel(given)).may(self.who.of(given)[0])
+            case Seeing() if self.who is LOOK:
+                await visit.look(_channel(given))
+            case Seeing() if self.who is SOMEWHERE:
+                await visit.look_somewhere()
+            case Seeing() if self.who is OPERATOR:
+                visit.be_operator()
+
+
+def operation(
+    who: Seeing | Act, *, is_safe: bool = True
+) -> Callable[[Callable[[Visit, I], Awaitable[R]]], Operation[I, R]]:
+    """Make an operation of a function: its name, its module's, and its types say the rest."""
+
+    def made(run: Callable[[Visit, I], Awaitable[R]]) -> Operation[I, R]:
+        types = get_type_hints(run)
+        subject = run.__module__.rpartition(".")[2]
+        name = f"{subject}.{run.__name__.rstrip('_')}"
+        return Operation(name, run, types["given"], types["return"], who, is_safe)
+
+    return made
+
+
+@cache
+def operations() -> Mapping[str, Operation[Any, Any]]:
+    """All of them, by name."""
+    modules = [
+        importlib.import_module(f"{gateway.admin.__name__}.{one.name}")
+        for one in pkgutil.iter_modules(gateway.admin.__path__)
+    ]
+    found = [one for module in modules for one in vars(module).values() if isinstance(one, Operation)]
+    return {one.name: one for one in sorted(found, key=lambda one: one.name)}
+
+
+def _channel(given: Input) -> str:
+    return str(getattr(given, "channel", ""))
+
+
+_MISSING: Final = re.compile(r"^(no_|unknown|gone$)")
+
+
+def status_of(refusal: Refusal) -> int:
+    """The HTTP status that says best what kind of refusal it is."""
+    if refusal.kind in {"role", "look", "operator", "hidden", "hidden_file", "note_waits", "note_everywhere"}:
+        return 403
+    if refusal.kind == "unreadable":
+        return 503
+    return 404 if _MISSING.match(refusal.kind) else 409

@@ -1,0 +1,130 @@
+"""Overview: what runs, what waits, what was given up."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gateway.admin.operations import SOMEWHERE, Input, Result, operation
+from gateway.admin.visits import Visit
+from gateway.conversation.key import ConversationKey
+from gateway.conversation.overview import Letter, Seen, overview
+from gateway.counts import counted
+from gateway.store import reading
+
+
+class OverviewWanted(Input):
+    letters: Annotated[int, Field(ge=0, le=200)] = 20
+    """How many dead letters at most."""
+
+
+class Working(Result):
+    """A conversation that has work."""
+
+    conversation: str
+    channel: str
+    """`connection/channel`."""
+    state: Literal["running", "ready", "waiting"]
+    """Held by a worker, free to be taken, or parked until a time."""
+    seconds: float
+    """running, ready: since when; waiting: until when."""
+    turn: str
+    worker: str
+    tries: int
+    """How many workers died with it."""
+    inbox: int
+    """Messages that wait behind it."""
+
+
+class Dead(Result):
+    """A turn that was given up."""
+
+    conversation: str
+    channel: str
+    """`connection/channel`; empty: the conversation is forgotten."""
+    turn: str
+    reason: str
+    at_ms: int
+
+
+class Overview(Result):
+    is_whole: bool
+    """Whether it is of all channels, as the operator sees it. Else of those that you look after."""
+    workers: list[str]
+    ready: int
+    """Conversations that are free to be taken."""
+    oldest_ready_s: float
+    """How long the one of them has waited that waits longest."""
+    running: int
+    conversations: list[Working]
+    dead: list[Dead]
+    """The latest first."""
+    counts: dict[str, int]
+    """What happened how often since the installation; for the operator."""
+
+
+@operation(SOMEWHERE)
+async def show(visit: Visit, given: OverviewWanted) -> Overview:
+    """What runs, what waits, what was given up."""
+    seen = await overview(visit.house.mailbox, letters=given.letters)
+    is_whole = visit.caller.actor is None
+    places = await _places(visit, seen.dead)
+    working = [_working(one) for one in seen.conversations if is_whole or _is_mine(visit, one)]
+    dead = [
+        Dead(
+            conversation=one.conversation,
+            channel=f"{place.connection}/{place.channel}" if place else "",
+            turn=one.turn,
+            reason=one.reason,
+            at_ms=one.at_ms,
+        )
+        for one, place in zip(seen.dead, places, strict=True)
+        if is_whole or (place and visit.looks_after(place))
+    ]
+    waiting = [one.seconds for one in working if one.state == "ready"]
+    return Overview(
+        is_whole=is_whole,
+        workers=list(seen.workers) if is_whole else [],
+        ready=seen.ready if is_whole else len(waiting),
+        oldest_ready_s=max(waiting, default=0.0),
+        running=sum(one.state == "running" for one in working),
+        conversations=sorted(working, key=lambda one: (one.state, -one.seconds)),
+        dead=dead,
+        counts=await counted(visit.house.store) if is_whole else {},
+    )
+
+
+def _working(one: Seen) -> Working:
+    return Working(
+        conversation=one.conversation,
+        channel=f"{one.connection}/{one.channel}",
+        state=one.state,
+        seconds=one.seconds,
+        turn=one.turn,
+        worker=one.worker,
+        tries=one.tries,
+        inbox=one.inbox,
+    )
+
+
+def _is_mine(visit: Visit, one: Seen) -> bool:
+    try:
+        return visit.looks_after(ConversationKey(one.connection, one.channel))
+    except ValueError:  # somebody's own conversation, or one that is forgotten
+        return False
+
+
+async def _places(visit: Visit, letters: tuple[Letter, ...]) -> list[ConversationKey | None]:
+    store = visit.house.store
+    with reading():
+        async with store.redis.pipeline(transaction=False) as pipeline:
+            for one in letters:
+                pipeline.hget(store.layout.key(one.conversation), "parts")
+            return [_place(parts) for parts in await pipeline.execute()]
+
+
+def _place(parts: bytes | None) -> ConversationKey | None:
+    connection, channel, *_ = json.loads(parts) if parts else ("", "")
+    return ConversationKey(connection, channel) if channel else None

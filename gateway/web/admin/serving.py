@@ -1,0 +1,202 @@
+"""The admin pages over HTTP: pages, forms, sign-in; and the routes of it all."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+from aiohttp import web
+
+from config.settings import Settings
+from gateway.admin.keys import Session
+from gateway.admin.operations import operations, status_of
+from gateway.admin.visits import House
+from gateway.logs import log
+from gateway.shelf.audit import Change
+from gateway.shelf.outcomes import Refusal
+from gateway.store import Unreachable
+from gateway.web.admin import api
+from gateway.web.admin.door import SECURITY_HEADERS, Closed, Door
+from gateway.web.admin.pages import PAGES, Page
+from gateway.web.admin.templates import filled
+from gateway.web.admin.visiting import NotUnderstood, body_of, given, refused, rule_of, visit_of
+from gateway.web.assets import assets
+
+logger = logging.getLogger(__name__)
+
+START: Final = "/admin"
+_BACK: Final = re.compile(r"/admin(?:[/?][A-Za-z0-9_.~!$&'()*+,;=:@%/?-]*)?")
+
+Handler = Callable[[web.Request, Session], Awaitable[web.Response]]
+
+
+def add_admin(app: web.Application, settings: Settings, house: House) -> None:
+    """Serve the admin pages and their API."""
+    door = Door(settings, house.store)
+    pages = Pages(house, door)
+    app.add_routes(
+        [
+            web.get("/admin/static/{name}", asset),
+            web.get("/admin/login", pages.open_to_all(pages.login_page)),
+            web.post("/admin/login", pages.open_to_all(pages.log_in)),
+            web.post("/admin/logout", pages.signed_in(pages.log_out)),
+            web.post("/admin/do/{operation}", pages.signed_in(pages.act)),
+            *(web.get(page.path, pages.signed_in(partial(pages.page, page))) for page in PAGES),
+            *api.routes(house, door),
+        ]
+    )
+
+
+async def asset(request: web.Request) -> web.Response:
+    found = assets().get(request.match_info["name"])
+    if found is None:
+        raise web.HTTPNotFound
+    headers = {**SECURITY_HEADERS, "ETag": found.etag, "Cache-Control": "no-cache"}
+    if request.headers.get("If-None-Match") == found.etag:
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=found.body, content_type=found.content_type, charset="utf-8", headers=headers)
+
+
+class Pages:
+    """The handlers of pages and forms."""
+
+    def __init__(self, house: House, door: Door) -> None:
+        self._house = house
+        self._door = door
+
+    # ---- who comes in ----
+
+    def open_to_all(
+        self, handler: Callable[[web.Request], Awaitable[web.Response]]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        return partial(self._answered, handler)
+
+    def signed_in(self, handler: Handler) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            is_safe = request.method in {"GET", "HEAD"}
+            if not is_safe:
+                self._door.check_origin(request)
+            session = await self._door.session(request)
+            if session is None:
+                return _not_signed_in(request)
+            if not is_safe:
+                await body_of(request, self._house)
+                self._door.check_form(session, str((await request.post()).get("csrf", "")))
+            return await handler(request, session)
+
+        return partial(self._answered, handle)
+
+    async def _answered(
+        self, handler: Callable[[web.Request], Awaitable[web.Response]], request: web.Request
+    ) -> web.Response:
+        """Refusals become pages, which name the rule."""
+        try:
+            response = await handler(request)
+        except Closed as why:
+            log(logger, "refused", path=request.path, status=why.status, reason=str(why))
+            response = _said(why.status, why.told)
+        except NotUnderstood as why:
+            response = _said(400, str(why))
+        except Refusal as why:
+            response = _said(status_of(why), refused(why), rule_of(why))
+        except Unreachable as error:
+            log(logger, "redis not reachable", logging.ERROR, path=request.path, reason=str(error))
+            response = _said(503, "Redis does not answer, so that nothing can be told or done now.")
+        for name, value in SECURITY_HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    # ---- pages and forms ----
+
+    async def page(self, page: Page, request: web.Request, session: Session) -> web.Response:
+        visit = visit_of(self._house, session.caller, self._house.loaded())
+        found = await page.shows(visit, request.query)
+        said = await self._door.keys.said(session)
+        text = filled(
+            page.template,
+            **found,
+            page=page,
+            pages=PAGES,
+            session=session,
+            here_path=request.path_qs,
+            query=request.query,
+            said=said,
+        )
+        return _html(text)
+
+    async def act(self, request: web.Request, session: Session) -> web.Response:
+        """A form: do an operation with its fields, and tell on the page that it came from what came of it."""
+        operation = operations().get(request.match_info["operation"])
+        if operation is None or operation.is_safe:
+            raise Closed(404, "There is no such form.", "no such operation")
+        form = await request.post()
+        fields: dict[str, Any] = {name: value for name, value in form.items() if isinstance(value, str)}
+        fields |= await _file(form)
+        back = str(form.get("back", START))
+        visit = visit_of(self._house, session.caller, self._house.loaded())
+        names = operation.input.model_fields
+        try:
+            done = await operation(visit, given(operation, {name: fields[name] for name in names if name in fields}))
+        except Refusal as refusal:
+            await self._door.keys.say(session, refused(refusal), is_refused=True)
+        except NotUnderstood as why:
+            await self._door.keys.say(session, str(why), is_refused=True)
+        else:
+            await self._door.keys.say(session, getattr(done, "told", "Done."), is_refused=False)
+        return _see_other(back if _BACK.fullmatch(back) else START)
+
+    # ---- sign-in ----
+
+    async def login_page(self, request: web.Request) -> web.Response:
+        """To open a link changes nothing; its button uses it."""
+        link = request.query.get("link", "")
+        if not link:
+            return _see_other(START)
+        return _html(filled("login.html", who=await self._door.link_of(request, link), link=link))
+
+    async def log_in(self, request: web.Request) -> web.Response:
+        self._door.check_origin(request)
+        await body_of(request, self._house)
+        response = _see_other(START)
+        session = await self._door.sign_in(request, response, str((await request.post()).get("link", "")))
+        change = Change("", session.caller.name, "", "", "a login link")
+        await self._house.shelf.audit(change, "admin sign-in", session.caller.name)
+        log(logger, "signed in", who=session.caller.name)
+        return response
+
+    async def log_out(self, request: web.Request, session: Session) -> web.Response:
+        del request
+        response = _said(200, "You are signed out.")
+        await self._door.sign_out(session, response)
+        return response
+
+
+async def _file(form: Any) -> dict[str, str]:
+    """A file of a form as the operation takes it: Base64, and its name."""
+    found = form.get("zip")
+    if not isinstance(found, web.FileField):
+        return {}
+    return {"zip": base64.b64encode(found.file.read()).decode(), "filename": found.filename}
+
+
+def _not_signed_in(request: web.Request) -> web.Response:
+    if request.method == "GET" and request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}:
+        # Who follows a link from elsewhere brings no strict cookie: our own page asks once more, and then it comes.
+        return _html('<!doctype html><meta http-equiv="refresh" content="0">')
+    return _said(401, "You are not signed in. Whoever runs deskmate makes a link for you: deskmate admin link")
+
+
+def _said(status: int, told: str, rule: str = "") -> web.Response:
+    return _html(filled("said.html", told=told, rule=rule, status=status), status)
+
+
+def _html(text: str, status: int = 200) -> web.Response:
+    return web.Response(text=text, status=status, content_type="text/html")
+
+
+def _see_other(where: str) -> web.Response:
+    return web.Response(status=303, headers={"Location": where})

@@ -1,0 +1,118 @@
+"""An organisation as admins have it before them: two channels with people in their roles, things that wait for a word."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from config.loading import Loaded
+from gateway.admin.operations import operations
+from gateway.admin.visits import Caller, House, Visit
+from gateway.conversation.key import ConversationKey
+from gateway.conversation.mailbox import Mailbox
+from gateway.events import Actor, Event
+from gateway.shelf.audit import Change, Line, read
+from gateway.shelf.notes import Draft
+from gateway.store import Store
+from tests.gateway.commands.world import ANA, OPS, World, skill_md, zipped
+
+OPERATOR: Final = Caller(operator="root")
+ADMIN, APPROVER, MEMBER = (Caller(f"slack-main/U-{name}") for name in ("ANA", "LI", "MAX"))
+STRANGER: Final = Caller("bridge/U-ANA")
+"""The id of an admin, on another platform."""
+ROLES: Final = {
+    "operator": OPERATOR,
+    "admin": ADMIN,
+    "approver": APPROVER,
+    "member": MEMBER,
+    "stranger": STRANGER,
+}
+ROOM, OTHER_ROOM = "slack-main/C-OPS", "slack-main/C-DEV"
+SETTINGS: Final = """\
+redis: {{key_prefix: {prefix}}}
+connections:
+  slack-main: {{platform: slack, signing_secret: $SECRET, bot_token: $SECRET}}
+  bridge: {{platform: standard_webhooks}}
+channels:
+  - {{match: "slack-main/C-DEV", profile: other}}
+"""
+OTHER_PROFILE: Final = """\
+skills: ["*"]
+tools: [load_skill]
+roles: {admin: [slack-main/U-BO]}
+"""
+
+
+@dataclass
+class Admins:
+    """`world` has the channels; `kept` and `waiting` are codes of notes, `checklist` a skill that waits for trust."""
+
+    world: World
+    house: House
+    waiting: str = ""
+    kept: str = ""
+    _numbers: Any = field(default_factory=lambda: itertools.count(1))
+
+    def visit(self, caller: Caller = OPERATOR, id_: str = "") -> Visit:
+        return Visit(
+            self.house, caller, id_ or f"visit {next(self._numbers)}", self.house.mailbox.now_ms(), self.loaded
+        )
+
+    @property
+    def loaded(self) -> Loaded:
+        return self.world.loaded
+
+    async def do(self, name: str, caller: Caller = OPERATOR, /, **fields: Any) -> Any:
+        """An operation by its name. Raises `Refusal`."""
+        operation = operations()[name]
+        return await operation(self.visit(caller), operation.input.model_validate(fields))
+
+    async def audit(self) -> list[Line]:
+        return await read(self.house.store)
+
+    async def write_in(self, key: ConversationKey) -> None:
+        """Somebody says something there."""
+        number = next(self._numbers)
+        event = Event(
+            kind="message",
+            conversation=ConversationKey(key.connection, key.channel, f"thread {number}"),
+            actor=Actor("U-MAX"),
+            dedupe_keys=(f"event {number}",),
+            at_ms=1,
+            text="hello",
+        )
+        await self.house.mailbox.accept(event.conversation, event.dump(), dedupe_keys=event.dedupe_keys, at_ms=1)
+
+
+async def admins(store: Store, folder: Path) -> Admins:
+    (folder / "profiles").mkdir()
+    (folder / "profiles/other.yaml").write_text(OTHER_PROFILE)
+    world = World(store, folder, settings=SETTINGS.format(prefix=store.layout.prefix))
+    triage = world.org / "triage"
+    triage.mkdir()
+    (triage / "SKILL.md").write_text(skill_md("triage", description="Sorts alarms of the pager by urgency."))
+    await world.packer.step()
+    mailbox = Mailbox(store, world.loaded.settings.mailbox)
+    await mailbox.open()
+    made = Admins(world, House(store, mailbox, world.shelf, world.notes, lambda: world.loaded))
+    await world.say("/skill add", ANA, files={"checklist.zip": zipped({"SKILL.md": skill_md("checklist")})})
+    for number, ask in enumerate((True, False)):
+        change = Change(f"note {number}", "slack-main/U-MAX", ROOM, OPS.channel_id, "test", 1)
+        draft = Draft("triage", f"references/{number}.md", f"What Max wrote, {number}.", "Max", "c")
+        code = (await world.notes.save(change, draft, ask=ask)).note.code
+        made.waiting, made.kept = (code, made.kept) if ask else (made.waiting, code)
+    await made.write_in(OPS)
+    return made
+
+
+def zip_as_base64() -> str:
+    return base64.b64encode(zipped({"SKILL.md": skill_md("another")})).decode()
+
+
+def dumped(result: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(result.model_dump_json())
+    return found

@@ -1,0 +1,62 @@
+"""`deskmate admin`, as an operator types it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.admin.keys import Keys, Unknown
+from gateway.shelf.audit import read
+from gateway.store import Layout, Store
+from tests.gateway.cli.test_acts import CONNECTIONS, Typed
+from tests.gateway.commands.world import World
+
+
+@pytest.fixture
+def typed(store: Store, layout: Layout, tmp_path: Path, redis_url: str) -> Typed:
+    settings = CONNECTIONS.format(prefix=layout.prefix) + "gateway: {public_url: 'https://agent.example'}\n"
+    return Typed(World(store, tmp_path, settings=settings), redis_url)
+
+
+async def test_a_link_begins_with_the_public_address_and_is_for_whom_it_says(typed: Typed, store: Store) -> None:
+    told = await typed("admin", "link", "--as", "slack-main/U-ANA")
+    found = re.search(r"^https://agent\.example/admin/login\?link=(\S+)$", told, re.MULTILINE)
+    assert found
+    assert (await Keys(store).look_at_link(found[1], "peer")).person == "slack-main/U-ANA"
+    operators = await typed("admin", "link")
+    secret = operators.partition("link=")[2].split()[0]
+    caller = await Keys(store).look_at_link(secret, "peer")
+    assert (caller.person, caller.actor) == ("", None)
+    assert [(one.what, one.thing.split()[0]) for one in await read(store)] == [
+        ("admin link", "slack-main/U-ANA"),
+        ("admin link", "operator"),
+    ]
+
+
+async def test_a_token_is_shown_once_listed_and_revoked(typed: Typed, store: Store) -> None:
+    told = await typed("admin", "token", "--as", "slack-main/U-ANA", "--name", "ci", "--days", "3")
+    secret = told.split()[0]
+    token = await Keys(store).token(secret, "peer")
+    assert (token.name, token.caller.person) == ("ci", "slack-main/U-ANA")
+    listed = await typed("admin", "tokens")
+    assert token.id in listed
+    assert secret not in listed
+    assert "opens nothing any more" in await typed("admin", "revoke", token.id)
+    assert "There are no tokens" in await typed("admin", "tokens")
+    assert "no token" in await typed.fails("admin", "revoke", token.id)
+
+
+async def test_logout_ends_links_and_sessions(typed: Typed, store: Store) -> None:
+    keys = Keys(store)
+    told = await typed("admin", "link", "--as", "slack-main/U-ANA")
+    session = await keys.use_link(told.partition("link=")[2].split()[0], "peer", 60)
+    assert "1 ended" in await typed("admin", "logout", "--as", "slack-main/U-ANA")
+    with pytest.raises(Unknown):
+        await keys.session(session.secret, "peer")
+
+
+@pytest.mark.parametrize("person", ["U-ANA", "nowhere/U1", "slack-main/", "slack-main/*", "slack-main/U 1"])
+async def test_a_person_who_can_not_be_is_told(typed: Typed, person: str) -> None:
+    assert "CONNECTION/ID" in await typed.fails("admin", "link", "--as", person)

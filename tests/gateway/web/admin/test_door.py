@@ -1,0 +1,171 @@
+"""The door of the pages: links, sessions, forms that others forged."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from gateway.admin.keys import TRIES
+from gateway.web.admin.door import COOKIE
+from gateway.web.admin.pages import PAGES
+from tests.gateway.admin.world import ADMIN, APPROVER, MEMBER, OPERATOR, ROOM
+from tests.gateway.commands.world import ANA, skill_md, zipped
+from tests.gateway.web.admin.world import Served
+
+OFF = {"channel": ROOM, "id": "triage", "to": "off", "back": "/admin/channel?channel=slack-main%2FC-OPS"}
+
+
+@pytest.mark.parametrize("path", [page.path for page in PAGES])
+async def test_without_a_session_there_is_no_page(site: Served, path: str) -> None:
+    async with site.browser() as browser:
+        answer = await browser.get(path)
+        assert answer.status == 401
+        assert "deskmate admin link" in answer.text
+
+
+async def test_to_open_a_link_changes_nothing_and_its_button_signs_in_once(site: Served) -> None:
+    link = await site.keys.make_link(ADMIN, 60)
+    async with site.browser() as previewer, site.browser() as browser, site.browser() as thief:
+        for _ in range(2):
+            opened = await previewer.get(f"/admin/login?link={link}")
+            assert opened.status == 200
+            assert ADMIN.person in opened.text
+            assert "Set-Cookie" not in opened.headers
+        signed_in = await browser.post("/admin/login", {"link": link})
+        assert (signed_in.status, signed_in.headers["Location"]) == (303, "/admin")
+        assert (await browser.get("/admin")).status == 200
+        again = await thief.post("/admin/login", {"link": link})
+        assert again.status == 403
+        assert "used before" in again.text
+        assert (await thief.get("/admin")).status == 401
+
+
+async def test_the_cookie_is_for_these_pages_and_no_script_reads_it(site: Served) -> None:
+    async with site.browser() as browser:
+        link = await site.keys.make_link(ADMIN, 60)
+        cookie = (await browser.post("/admin/login", {"link": link})).headers["Set-Cookie"]
+        assert cookie.startswith(f"{COOKIE}=")
+        for word in ("HttpOnly", "SameSite=Strict", "Path=/admin"):
+            assert word in cookie
+        assert "Secure" not in cookie
+        link = await site.keys.make_link(ADMIN, 60)
+        proxied = await browser.post("/admin/login", {"link": link}, X_Forwarded_Proto="https")
+        assert "Secure" in proxied.headers["Set-Cookie"]
+
+
+async def test_an_expired_link_and_a_made_up_one_open_nothing(site: Served) -> None:
+    link = await site.keys.make_link(ADMIN, 0.01)
+    await asyncio.sleep(0.1)
+    async with site.browser() as browser:
+        for one in (link, "A" * 43, "x"):
+            assert (await browser.get(f"/admin/login?link={one}")).status == 403
+            assert (await browser.post("/admin/login", {"link": one})).status == 403
+
+
+async def test_tries_are_counted(site: Served) -> None:
+    async with site.browser() as browser:
+        for _ in range(TRIES):
+            assert (await browser.post("/admin/login", {"link": "x"})).status == 403
+        assert (await browser.post("/admin/login", {"link": "x"})).status == 429
+        await browser.sign_in(ADMIN)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example", "Sec_Fetch_Site": "cross-site"},
+        {"Origin": "https://evil.example", "Sec_Fetch_Site": ""},
+        {"Origin": "null", "Sec_Fetch_Site": ""},
+        {"Origin": "", "Sec_Fetch_Site": "same-site"},
+        {"Origin": "", "Sec_Fetch_Site": ""},
+    ],
+)
+async def test_what_another_site_sends_does_nothing(site: Served, headers: dict[str, str]) -> None:
+    async with site.browser(OPERATOR) as browser:
+        csrf = await browser.csrf()
+        cleared = {"Origin": "", "Sec-Fetch-Site": "", **headers}
+        forged = await browser.post("/admin/do/skills.switch", {**OFF, "csrf": csrf}, **cleared)
+        assert forged.status == 403
+        assert (await browser.post("/admin/logout", {"csrf": csrf}, **cleared)).status == 403
+        link = await site.keys.make_link(MEMBER, 60)
+        assert (await browser.post("/admin/login", {"link": link}, **cleared)).status == 403
+        assert (await browser.get("/admin")).status == 200
+    assert "triage" in await site.there.world.ids()
+
+
+async def test_a_form_carries_the_word_of_its_own_session(site: Served) -> None:
+    async with site.browser(OPERATOR) as browser, site.browser(APPROVER) as other:
+        for csrf in ("", "0" * 43, await other.csrf()):
+            forged = await browser.post("/admin/do/skills.switch", {**OFF, "csrf": csrf})
+            assert forged.status == 403
+        assert "triage" in await site.there.world.ids()
+        done = await browser.post("/admin/do/skills.switch", {**OFF, "csrf": await browser.csrf()})
+        assert (done.status, done.headers["Location"]) == (303, OFF["back"])
+    assert "triage" not in await site.there.world.ids()
+
+
+async def test_a_form_tells_what_came_of_it_once_on_the_page_that_it_came_from(site: Served) -> None:
+    async with site.browser(APPROVER) as browser:
+        await browser.post("/admin/do/skills.switch", {**OFF, "csrf": await browser.csrf()})
+        told = await browser.get(OFF["back"])
+        assert "needs the role admin" in told.text
+        assert "default.yaml" in told.text
+        assert "needs the role admin" not in (await browser.get(OFF["back"])).text
+
+
+@pytest.mark.parametrize(
+    "back", ["https://evil.example/", "//evil.example", "/chat", "/admin\r\nX: y", "/admin/\\evil"]
+)
+async def test_a_form_leads_nowhere_else(site: Served, back: str) -> None:
+    async with site.browser(OPERATOR) as browser:
+        done = await browser.post("/admin/do/skills.switch", {**OFF, "csrf": await browser.csrf(), "back": back})
+        assert done.headers["Location"] == "/admin"
+
+
+async def test_sign_out_ends_the_session_for_good(site: Served) -> None:
+    async with site.browser(OPERATOR) as browser, site.browser() as thief:
+        [cookie] = [one.value for one in browser.http.cookie_jar if one.key == COOKIE]
+        await browser.post("/admin/logout", {"csrf": await browser.csrf()})
+        assert (await browser.get("/admin")).status == 401
+        assert (await thief.get("/admin", Cookie=f"{COOKIE}={cookie}")).status == 401
+
+
+async def test_a_session_opens_no_api_and_a_token_no_page(site: Served) -> None:
+    async with site.browser(OPERATOR) as browser, site.browser() as program:
+        assert (await browser.get("/admin/api/v1/me/show")).status == 401
+        token = await site.token()
+        assert (await program.get("/admin", Authorization=f"Bearer {token}")).status == 401
+        assert (await program.get("/admin", Cookie=f"{COOKIE}={token}")).status == 401
+
+
+@pytest.mark.parametrize("path", [page.path for page in PAGES])
+async def test_a_member_gets_no_page_and_is_told_the_rule(site: Served, path: str) -> None:
+    async with site.browser(MEMBER) as browser:
+        answer = await browser.get(f"{path}?channel={ROOM}&id=triage")
+        assert answer.status == 403
+        assert "Rule:" in answer.text
+
+
+async def test_each_page_comes_with_headers_that_let_nothing_inline_run(site: Served) -> None:
+    async with site.browser(OPERATOR) as browser:
+        for page in PAGES:
+            answer = await browser.get(f"{page.path}?channel={ROOM}&id=checklist")
+            assert answer.status == 200, page.path
+            policy = answer.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert answer.headers["Cache-Control"] == "no-store"
+            assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=", answer.text), page.path
+
+
+async def test_names_and_texts_of_others_are_text(site: Served) -> None:
+    evil = skill_md("checklist", description="<script>alert(1)</script>", body='<img src=x onerror="x">\n')
+    await site.there.world.say("/skill add", ANA, files={"checklist.zip": zipped({"SKILL.md": evil})})
+    async with site.browser(OPERATOR) as browser:
+        for path in (f"/admin/channel?channel={ROOM}", f"/admin/skill?channel={ROOM}&id=checklist", "/admin"):
+            text = (await browser.get(path)).text
+            assert "&lt;" in text
+            assert "<script>alert" not in text
+            assert "<img" not in text

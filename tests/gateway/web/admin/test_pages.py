@@ -1,0 +1,114 @@
+"""The admin pages in a real Chromium: with htmx, and without any script."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gateway.admin.visits import Caller
+from tests.gateway.admin.world import ADMIN, APPROVER, OPERATOR, ROOM
+from tests.gateway.web.admin.world import Served
+from tests.harness.browser import Page, Visitor
+
+pytestmark = pytest.mark.browser
+
+HTMX = "typeof htmx === 'object' && htmx.version"
+
+
+async def signed_in(site: Served, visitor: Visitor, caller: Caller = OPERATOR, path: str = "/admin") -> Page:
+    link = await site.keys.make_link(caller, 60)
+    page = await visitor.page(f"{site.url}/admin/login?link={link}")
+    await page.until_shown("Sign in")
+    await page.click("main button")
+    await page.until("location.pathname === '/admin'")
+    if path != "/admin":
+        await page.go(site.url + path)
+    await page.until(HTMX)
+    return page
+
+
+async def test_a_link_is_opened_and_pressed_and_the_overview_is_there(site: Served, visitor: Visitor) -> None:
+    page = await signed_in(site, visitor, ADMIN)
+    await page.until_shown("Conversations with work")
+    assert await page.texts(".who span") == [ADMIN.person]
+    assert await page.texts("h1") == ["Overview"]
+    assert ROOM in " ".join(await page.texts("td a"))
+
+
+async def test_a_switch_is_pressed_and_the_page_stays(site: Served, visitor: Visitor) -> None:
+    page = await signed_in(site, visitor, ADMIN, f"/admin/channel?channel={ROOM}")
+    await page.evaluate("window.stayed = true")
+    await page.click("[aria-label=triage]")
+    await page.until("document.querySelector('[aria-label=triage]').getAttribute('aria-checked') === 'false'")
+    assert await page.evaluate("window.stayed") is True, "htmx: the page was not loaded anew"
+    await page.until_shown("off in this channel")
+    await page.until("document.querySelector('#said').textContent.includes('triage')")
+    assert "triage" not in await site.there.world.ids()
+    await page.click("[aria-label=triage]")
+    await page.until("document.querySelector('[aria-label=triage]').getAttribute('aria-checked') === 'true'")
+    assert "triage" in await site.there.world.ids()
+    assert (await site.there.audit())[-1].who == ADMIN.person
+
+
+async def test_a_sentence_is_tried(site: Served, visitor: Visitor) -> None:
+    page = await signed_in(site, visitor, ADMIN, f"/admin/channel?channel={ROOM}")
+    await page.evaluate("document.querySelector('#text').focus()")
+    await page.type("alarms of the pager")
+    await page.press("Enter")
+    await page.until("document.querySelector('#hits b')?.textContent === 'triage'")
+
+
+async def test_an_approver_looks_at_the_bytes_and_trusts_them(site: Served, visitor: Visitor) -> None:
+    page = await signed_in(site, visitor, APPROVER)
+    await page.click("a[href*='/admin/skill?']")
+    await page.until("document.querySelector('#text')?.textContent.includes('name: checklist')")
+    await page.click("form[action$='skills.trust'] button")
+    await page.until("document.querySelector('#said')?.textContent.includes('checklist')")
+    assert "checklist" in await site.there.world.ids()
+
+
+async def test_a_note_is_approved(site: Served, visitor: Visitor) -> None:
+    page = await signed_in(site, visitor, APPROVER, "/admin/skills")
+    await page.until_shown("What Max wrote, 0.")
+    await page.click(f"[aria-label='Approve {site.there.waiting}']")
+    await page.until("document.querySelector('#said')?.textContent.includes('counts from now on')")
+    assert await site.there.house.notes.list(site.there.visit().key(ROOM).channel_id, "waiting") == ()
+
+
+async def test_the_menu_leads_through_all_pages(site: Served, visitor: Visitor) -> None:
+    page = await signed_in(site, visitor)
+    for title in ("Channels", "Skills", "Audit log", "Overview"):
+        at = f"[...document.querySelectorAll('nav a')].findIndex((one) => one.textContent === '{title}')"
+        await page.click(f"nav a:nth-of-type({await page.evaluate(at) + 1})")
+        await page.until(f"document.querySelector('h1')?.textContent === '{title}'")
+        await page.until(f"document.querySelector('nav [aria-current]').textContent === '{title}'")
+
+
+async def test_who_signs_out_is_out(site: Served, visitor: Visitor) -> None:
+    page = await signed_in(site, visitor)
+    await page.click("header .who button")
+    await page.until_shown("You are signed out.")
+    page.expected = re.compile("401")
+    await page.go(f"{site.url}/admin")
+    await page.until_shown("You are not signed in.")
+
+
+async def test_without_scripts_the_same_forms_work(site: Served, visitor: Visitor) -> None:
+    page = await signed_in(site, visitor, ADMIN, f"/admin/channel?channel={ROOM}")
+    await page.ask("Emulation.setScriptExecutionDisabled", value=True)
+    await page.reload()
+    await page.until_shown("What would a message bring up?")
+    await page.click("[aria-label=triage]")
+    await page.until("document.querySelector('#said')?.textContent.includes('triage')")
+    assert "triage" not in await site.there.world.ids()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+async def test_pages_fit_their_width(site: Served, visitor: Visitor, width: int) -> None:
+    page = await signed_in(site, visitor)
+    await page.resize(width, 900)
+    for path in ("/admin", f"/admin/channel?channel={ROOM}", "/admin/skills", "/admin/audit"):
+        await page.go(site.url + path)
+        await page.until(HTMX)
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
