@@ -72,7 +72,8 @@ class Aside:
             await tell_pressed(self.adapter, event, done, turn.mailbox.settings.send_timeout_s)
         outbound = Outbound(done.text, is_notice=True, only_for=who_reads(event, done))
         rows = self._rows(event, outbound) if done.text else []
-        cards = [Record("card", turn.now_ms(), {"turn": turn.id, "text": done.text})] if done.text else []
+        told = {"turn": turn.id, "text": done.text, "of": event.dedupe_keys[0]}
+        cards = [Record("card", turn.now_ms(), told)] if done.text else []
         await turn.take([member], (), *done.records, *cards, rows=rows, withdrawn=done.withdrawn)
         with suppress(Parked):  # they go out before the turn's reply then
             await Delivery(turn, self.adapter, turn.mailbox.settings).send_all(rows)

@@ -44,7 +44,8 @@ class Record:
     `decided`      turn, code, word (yes, no, answer, expired), by (id), name, text: that word
     `reply`        turn, text (Markdown), notice (by the product itself), command: what the person was told
     `failed`       turn, reason: the turn was closed without an answer; with part: that part was not delivered
-    `card`         turn, text (Markdown): what the product said in the midst of a turn; the model is not told
+    `card`         turn, text (Markdown), of (as in hint: what it answers beside the turn): what the product said in the midst of a
+                   turn; the model is not told
     `file`         turn, file (an attachment): what a tool sent to the chat; the model is not told
     `cleared`      carried: nothing before this is sent any more
     `summary`      turn, begin, since, text, mark, by (model, rules), skills, tainted, usage, model, carried: of all that was before

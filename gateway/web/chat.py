@@ -200,10 +200,11 @@ class Chat:
                 pipeline.llen(name(conversation_id, "history"))
                 pipeline.lrange(name(conversation_id, "history"), -SHOWN_MAX, -1)
                 pipeline.zrange(name(conversation_id, "inbox"), 0, -1)
-                length, lines, inbox = await pipeline.execute()
+                pipeline.lrange(name(conversation_id, "control"), 0, -1)
+                length, lines, inbox, control = await pipeline.execute()
         except (RedisError, OSError) as error:
             raise Unreachable(str(error)) from error
-        shown = transcript(lines, length - len(lines), inbox)
+        shown = transcript(lines, length - len(lines), inbox, control)
         response = web.json_response({**shown.dump(), "place": place}, dumps=_dumps)
         self._door.keep_browser(request, response, browser)
         return response

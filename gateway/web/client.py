@@ -34,7 +34,7 @@ class Heard:
     """What happens after something was said. `text` is always whole: the answer so far, or the reply."""
 
     kind: Literal["text", "step", "card", "reply", "notice"]
-    """`card`: what the product says in the midst of the turn. A `reply` or a `notice` is its end."""
+    """`card`: what the product says in the midst of the turn. A `reply` or a `notice` is the end: what answers the message."""
     text: str = ""
     step: str = ""
     """`skill` or `tool`, for a step that has ended."""
@@ -176,6 +176,9 @@ def _news(shown: dict[str, Any], number: str, told: set[tuple[int, str]]) -> lis
         if place in told or item["kind"] == "person" or item.get("state") in {"running", "waiting"}:
             continue
         told.add(place)
+        if item.get("answers") == number:  # beside a turn, or it has ended one: it was asked for
+            news.append(Heard("reply", item["text"]))
+            break
         if item.get("card"):
             news.append(Heard("card", item["text"]))
         elif item["kind"] == "step":

@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 from gateway import skill_tools
+from gateway.commands import command_of
 from gateway.conversation.records import Record
+from gateway.events import Event
 from skills.visible import one_line
 
 SHOWN_MAX: Final = 600
@@ -38,6 +40,8 @@ class Item:
     """It answers a command."""
     card: bool = False
     """It is said in the midst of a turn, whose reply is still to come."""
+    answers: str = ""
+    """The `id` of the message whose answer it is, where that one was answered beside a turn or has ended it."""
     model: str = ""
     """Which model said a reply."""
     step: Literal["", "skill", "tool", "step"] = ""
@@ -63,19 +67,29 @@ class Transcript:
         return {"items": items, "running": self.running, "earlier": self.earlier}
 
 
-def transcript(lines: Sequence[bytes], first: int, inbox: Sequence[bytes]) -> Transcript:
-    """From JSON lines of records (the one at 0 has index `first`) and members of the inbox (`<seq>:<event>`)."""
+def transcript(lines: Sequence[bytes], first: int, inbox: Sequence[bytes], control: Sequence[bytes] = ()) -> Transcript:
+    """From JSON lines of records (the one at 0 has index `first`), members of the inbox (`<seq>:<event>`) and what waits in
+    control.
+    """
     items: list[Item] = []
     running = False
+    said: dict[str, str] = {}
+    """The ids of messages, by what records call them."""
+    stopped = ""
     for index, line in enumerate(lines, first):
         record = Record.load(line)
         if record.type in {"event", "withdrawn"}:
-            items += _of_event(record.data.get("event", {}), index)
+            event = record.data.get("event", {})
+            items += _of_event(event, index)
+            said |= dict.fromkeys(event.get("dedupe_keys", ())[:1], event.get("message_id", ""))
+            stopped = event.get("message_id", "") if _stops(event) else stopped
         elif record.type == "card":
-            items.append(Item("reply", index, record.at_ms, text=record.data["text"], notice=True, card=True))
+            text, answers = record.data["text"], said.get(record.data.get("of", ""), "")
+            items.append(Item("reply", index, record.at_ms, text=text, notice=True, card=True, answers=answers))
         elif record.type == "reply":
             model = _last_model(lines[: index - first])
-            items.append(_of_reply(record, index, model))
+            items.append(_of_reply(record, index, model, stopped))
+            stopped = ""
         else:
             _add_step(items, record, index)
         if record.type in {"event", "reply", "failed"}:
@@ -83,20 +97,30 @@ def transcript(lines: Sequence[bytes], first: int, inbox: Sequence[bytes]) -> Tr
     if not running:
         items = [_ended(item) for item in items]
     after = first + len(lines)
-    for number, member in enumerate(inbox):
-        items += _of_event(json.loads(member.partition(b":")[2]), after + number, waiting=True)
-    return Transcript(tuple(items), running or bool(inbox), earlier=first > 0)
+    waiting = [*control, *(member.partition(b":")[2] for member in inbox)]
+    for number, event in enumerate(waiting):
+        items += _of_event(json.loads(event), after + number, waiting=True)
+    return Transcript(tuple(items), running or bool(waiting), earlier=first > 0)
 
 
 def _of_event(event: dict[str, Any], index: int, *, waiting: bool = False) -> list[Item]:
-    if event.get("kind") != "message" or event.get("text") == STOP:
-        return []  # what stopping led to is said by a notice
+    if event.get("kind") != "message":
+        return []
     files = tuple(str(one.get("name", "")) for one in event.get("attachments", ()))
     at_ms, name, text = event.get("at_ms", 0), event["message_id"], event["text"]
     return [Item("person", index, at_ms, id=name, text=text, files=files, waiting=waiting)]
 
 
-def _of_reply(record: Record, index: int, model: str) -> Item:
+def _stops(event: dict[str, Any]) -> bool:
+    try:
+        said = command_of(Event.of(event))
+    except ValueError:
+        return False
+    return said is not None and f"/{said[0]}" == STOP
+
+
+def _of_reply(record: Record, index: int, model: str, stopped: str) -> Item:
+    """`stopped`: the message that has ended its turn, if one has."""
     said = record.data
     is_notice, is_command = bool(said.get("notice")), bool(said.get("command"))
     return Item(
@@ -106,6 +130,7 @@ def _of_reply(record: Record, index: int, model: str) -> Item:
         text=said.get("text", ""),
         notice=is_notice,
         command=is_command,
+        answers=stopped if is_notice else "",
         model="" if is_notice or is_command else model,
     )
 

@@ -1,6 +1,6 @@
 // One conversation as this page knows it: the records as last read, and what has happened since.
 
-import { keepPending, pending, randomId } from "./memory.js";
+import { isYoung, keepPending, pending, randomId } from "./memory.js";
 import { bring, follow, read, Refusal } from "./wire.js";
 
 const AGAIN_MS = [300, 1_000, 2_000, 5_000, 10_000];
@@ -13,7 +13,7 @@ export class Conversation {
   running = false;
   live = null; // the answer that is being written: its whole text so far, and the turn's steps
   replies = []; // replies that came and are not in the records as last read
-  pending; // our own messages that are not in the records yet
+  pending; // our own messages that are not in the records yet, as far as we know
   online = true;
   problem = ""; // what the gateway said when it refused
   loaded = false;
@@ -31,7 +31,7 @@ export class Conversation {
     this.id = id;
     this.changed = changed;
     this.said = said;
-    this.pending = pending(id).map((message) => ({ ...message, state: "sending" }));
+    this.pending = pending(id);
   }
 
   /** Reads the records and follows from there; goes on trying. */
@@ -48,12 +48,12 @@ export class Conversation {
         entry: (entry) => this.#then(() => this.#heard(entry)),
         online: (is) => {
           this.#setOnline(is);
-          if (is) this.#bringAll((message) => message.state === "failed" && !message.error);
+          if (is) this.#bringAll((message) => message.state === "failed" && !message.error && isYoung(message));
         },
         lost: () => this.#openLater(),
       });
       this.#timer = setInterval(() => this.running && this.#then(() => this.#load()), LOOK_MS);
-      this.#bringAll((message) => message.state !== "sent");
+      this.#bringAll((message) => message.state !== "sent" && isYoung(message));
     } catch (error) {
       if (visit !== this.#visit) return;
       this.problem = error instanceof Refusal ? error.message : "";
@@ -73,7 +73,7 @@ export class Conversation {
   }
 
   send(text, files) {
-    const message = { id: randomId(), text, files, state: "sending" };
+    const message = { id: randomId(), text, files, at: Date.now(), state: "sending" };
     this.pending.push(message);
     this.#bring(message);
   }
@@ -115,6 +115,7 @@ export class Conversation {
         files: message.files,
       });
       message.state = "sent";
+      keepPending(this.id, this.pending); // nothing sends it again from here on
       this.#then(() => this.#load());
     } catch (error) {
       message.state = "failed";
@@ -142,6 +143,7 @@ export class Conversation {
   }
 
   async #load() {
+    const accepted = new Set(this.pending.filter((message) => message.state === "sent"));
     const shown = await read(this.id);
     this.items = shown.items;
     this.running = shown.running;
@@ -150,7 +152,8 @@ export class Conversation {
     this.problem = "";
     if (!this.running) this.live = null;
     const taken = new Set(this.items.filter((item) => item.kind === "person").map((item) => item.id));
-    this.pending = this.pending.filter((message) => !taken.has(message.id));
+    // What was accepted before we asked is among what we were told, or is older than all of that.
+    this.pending = this.pending.filter((message) => !taken.has(message.id) && !accepted.has(message));
     keepPending(this.id, this.pending);
     const recent = this.items.filter((item) => item.kind === "reply").slice(-RECENT);
     this.replies = this.replies.filter(

@@ -2,6 +2,7 @@
 
 const LIST = "deskmate.conversations";
 const LIST_MAX = 50;
+const YOUNG_MS = 600_000;
 
 export function conversations() {
   const list = get(localStorage, LIST, []);
@@ -24,14 +25,25 @@ export function randomId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Messages that may not have arrived. They are sent again with the same id, so that none is taken twice. */
+/**
+ * Messages that may not have arrived. They are sent again with the same id, so that none is taken twice; but not by themselves
+ * when that is long ago: nobody knows that id any more, and whoever wrote it may not want it now.
+ */
 export function pending(conversation) {
   const list = get(sessionStorage, `deskmate.pending.${conversation}`, []);
-  return Array.isArray(list) ? list.filter((one) => isId(one?.id) && typeof one.text === "string") : [];
+  const kept = Array.isArray(list) ? list.filter((one) => isId(one?.id) && typeof one.text === "string") : [];
+  return kept.map((message) => ({ ...message, state: isYoung(message) ? "sending" : "failed" }));
 }
 
+/** Whether a message may be sent again without anybody asking for it. */
+export function isYoung(message) {
+  return Date.now() - (message.at ?? 0) < YOUNG_MS;
+}
+
+/** Those that were accepted are forgotten. */
 export function keepPending(conversation, messages) {
-  const kept = messages.map(({ id, text, files }) => ({ id, text, files }));
+  const open = messages.filter((message) => message.state !== "sent");
+  const kept = open.map(({ id, text, files, at }) => ({ id, text, files, at }));
   set(sessionStorage, `deskmate.pending.${conversation}`, kept.length ? kept : null);
 }
 

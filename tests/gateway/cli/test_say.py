@@ -121,6 +121,39 @@ async def test_what_is_said_in_the_midst_of_the_turn_is_not_its_end(world: World
     ]
 
 
+async def test_what_is_answered_beside_a_turn_is_a_reply_and_the_turn_is_not_waited_for(
+    world: World, tmp_path: Path
+) -> None:
+    async with saying(tmp_path, "delete it", "--conversation", "c1", "--url", world.url) as first:
+        event = await world.worker.take()
+        await world.worker.record(event, "card", text="May I?", turn="t")
+        await world.worker.send(event, "May I?", notice=True, key="card")
+        async with saying(tmp_path, "/status", "--conversation", "c1", "--url", world.url) as second:
+            asked = await world.worker.take()
+            await world.worker.record(asked, "card", text="A word is waited for.", of=asked.dedupe_keys[0], turn="t")
+            await world.worker.send(asked, "A word is waited for.", notice=True, key="beside")
+            assert (await ended(second))[:2] == (0, "A word is waited for.\n")
+        await world.worker.reply(event, "Deleted.")
+        code, out, err = await ended(first)
+    assert (code, out) == (0, "Deleted.\n")
+    assert "A word is waited for." in err
+
+
+async def test_a_stop_has_its_answer_and_who_is_stopped_has_no_reply(world: World, tmp_path: Path) -> None:
+    async with saying(tmp_path, "a long story", "--conversation", "c1", "--url", world.url) as first:
+        event = await world.worker.take()
+        async with saying(tmp_path, "/stop", "--conversation", "c1", "--url", world.url) as second:
+            control = world.store.layout.key(event.conversation.id, "control")
+            async with asyncio.timeout(5):
+                while not await world.store.redis.llen(control):
+                    await asyncio.sleep(0.01)
+            [stop] = await world.store.redis.lrange(control, 0, -1)
+            await world.worker.record(event, "event", event=json.loads(stop), turn="t")
+            await world.worker.reply(event, "Stopped.", notice=True)
+            assert (await ended(second))[:2] == (0, "Stopped.\n")
+        assert (await ended(first))[:2] == (1, "")
+
+
 async def test_a_gateway_on_another_port_of_this_machine_meets_the_same_person(
     store: Store, redis_url: str, tmp_path: Path
 ) -> None:

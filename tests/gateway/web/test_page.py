@@ -231,11 +231,12 @@ async def test_stop_is_offered_while_it_runs(world: World, visitor: Visitor) -> 
             await asyncio.sleep(0.01)
     [stop] = await world.store.redis.lrange(control, 0, -1)
     assert json.loads(stop)["text"] == "/stop"
+    await world.store.redis.delete(control)
     await world.worker.record(event, "event", event=json.loads(stop), turn="t")
     await world.worker.reply(event, "Stopped.", notice=True)
     await page.until_shown("Stopped.")
     assert await page.evaluate("document.querySelector('#stop').hidden")
-    assert await page.texts(".bubble") == ["a long story"]
+    assert await page.texts(".bubble") == ["a long story", "/stop"]
     assert await page.texts(".notice .markdown") == ["Stopped."]
 
 
@@ -288,6 +289,42 @@ async def test_shift_enter_and_an_input_method_do_not_send(world: World, visitor
     await page.press("Enter")
     await world.converse("first line\nsecond line", "two lines")
     await page.until_shown("two lines")
+
+
+async def test_what_was_accepted_is_never_sent_again(world: World, visitor: Visitor) -> None:
+    page = await opened(visitor, world)
+    redis, all_keys = world.store.redis, f"{world.store.layout.prefix}:*"
+    await say(page, "/stop")
+    kept = "Object.keys(sessionStorage).filter((key) => key.includes('pending'))"
+    await page.until(f"document.querySelector('.bubble') && !{kept}.length")
+    [control] = [key async for key in redis.scan_iter(match=world.store.layout.key("*", "control"))]
+    await page.reload()
+    await page.until_shown("/stop")
+    assert await redis.llen(control) == 1
+    assert await page.texts(".bubble") == ["/stop"]
+    await redis.delete(*[key async for key in redis.scan_iter(match=all_keys)])  # days go by: all of it is forgotten
+    await page.reload()
+    await page.until(READY)
+    assert not await redis.exists(control)
+
+
+async def test_what_may_not_have_arrived_long_ago_is_sent_only_when_somebody_says_so(
+    world: World, visitor: Visitor
+) -> None:
+    page = await opened(visitor, world)
+    await page.evaluate("""sessionStorage.setItem(`deskmate.pending.${location.hash.slice(1)}`, JSON.stringify([
+      {id: "old", text: "order the cake", files: [], at: Date.now() - 3 * 86_400_000},
+      {id: "new", text: "and candles", files: [], at: Date.now() - 1_000},
+    ]))""")
+    await page.reload()
+    event = await world.worker.take()
+    assert event.text == "and candles"
+    await world.worker.reply(event, "Candles it is.")
+    await page.until_shown("Candles it is.")
+    assert await page.texts(".note.failed button") == ["Try again"]
+    await page.click(".note.failed button")
+    await world.converse("order the cake", "A cake as well.")
+    await page.until_shown("A cake as well.")
 
 
 async def test_a_draft_survives_a_reload(world: World, visitor: Visitor) -> None:

@@ -24,10 +24,12 @@ def taken(text: str, number: str = "m1") -> dict[str, Any]:
     return {"type": "event", "event": json.loads(event(text, number).dump()), "turn": "t"}
 
 
-def of(*records: dict[str, Any], first: int = 0, inbox: tuple[Event, ...] = ()) -> Transcript:
+def of(
+    *records: dict[str, Any], first: int = 0, inbox: tuple[Event, ...] = (), control: tuple[Event, ...] = ()
+) -> Transcript:
     lines = [Record(record["type"], 7, {k: v for k, v in record.items() if k != "type"}).dump() for record in records]
     waiting = [f"{at:012}:{one.dump()}".encode() for at, one in enumerate(inbox)]
-    return transcript([line.encode() for line in lines], first, waiting)
+    return transcript([line.encode() for line in lines], first, waiting, [one.dump().encode() for one in control])
 
 
 def brief(shown: Transcript) -> list[tuple[str, ...]]:
@@ -119,9 +121,32 @@ def test_what_waits_is_shown_and_counts_as_running() -> None:
     assert shown.running
 
 
-def test_stopping_is_told_by_its_notice_alone() -> None:
-    assert brief(of(taken("/stop"), {"type": "reply", "text": "Stopped.", "notice": True})) == [
-        ("reply", "Stopped.", "")
+def test_a_stop_is_a_message_like_any_other_and_its_notice_answers_it() -> None:
+    shown = of(taken("x"), taken("/STOP please", "m2"), {"type": "reply", "text": "Stopped.", "notice": True})
+    assert brief(shown) == [("person", "x", ""), ("person", "/STOP please", ""), ("reply", "Stopped.", "")]
+    assert [item.answers for item in shown.items] == ["", "", "m2"]
+    later = of(taken("/stop"), {"type": "reply", "text": "-", "notice": True}, {"type": "reply", "text": "y"})
+    assert [item.answers for item in later.items] == ["", "m1", ""]
+
+
+def test_a_stop_that_nobody_has_looked_at_waits() -> None:
+    shown = of(taken("x"), control=(event("/stop", "m2"),), inbox=(event("y", "m3"),))
+    assert [(item.text, item.waiting) for item in shown.items] == [("x", False), ("/stop", True), ("y", True)]
+    assert of(control=(event("/stop"),)).running
+
+
+def test_an_answer_beside_the_turn_says_which_message_it_answers() -> None:
+    shown = of(
+        taken("x"),
+        {"type": "card", "text": "asked"},
+        taken("/status", "m2"),
+        {"type": "card", "text": "It waits.", "of": "message:m2"},
+    )
+    assert [(item.text, item.answers) for item in shown.items] == [
+        ("x", ""),
+        ("asked", ""),
+        ("/status", ""),
+        ("It waits.", "m2"),
     ]
 
 
