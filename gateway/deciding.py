@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gateway.access import Approval, may
 from gateway.asked import TEXT_MAX, Asked, Word, asked_in, decided, open_in
 from gateway.commands import Done, Said
-from gateway.phrases import say
+from gateway.conversation.records import Record
+from gateway.phrases import LANGUAGES, say
 from gateway.text.quoting import quoted
 
 
@@ -51,6 +54,33 @@ async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
             return Done(refused, is_private=True, is_settled=False)
     record = decided(asked, word, said.now_ms, turn=said.turn, by=actor.id, name=actor.name, text=rest)
     return Done(say(f"asked.now.{word}", language, code=asked.code, who=quoted(actor.name or actor.id, 80)), (record,))
+
+
+def plainly(text: str, word: Word) -> bool:
+    """Whether somebody just said yes, or no, in one of the words for it."""
+    words = {one for language in LANGUAGES for one in say(f"words.{word}", language).split()}
+    return "".join(filter(str.isalnum, text.casefold())) in words
+
+
+def wants_word(said: str, records: Sequence[Record]) -> bool:
+    """Whether this is a plain yes or no while calls wait for a word, and nothing waits that it could answer.
+
+    Such a word never decides on a call: it says neither which nor that the call was read, and anything may have brought it.
+    """
+    kinds = {one.kind for one in open_in(records)}
+    return kinds == {"approval"} and (plainly(said, "yes") or plainly(said, "no"))
+
+
+async def told_how(said: Said) -> Done:
+    """The answer to a plain yes or no: what to type, or the rule by which this person may not."""
+    waiting, language = open_in(said.open), said.language
+    place = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
+    for one in waiting:
+        verdict = may(said.event.actor, place, Approval(one.requester))
+        if not verdict.allowed:
+            return Done(say("asked.no_right", language, code=one.code, rule=quoted(verdict.rule)), is_private=True)
+    ways = "\n".join("- " + say("asked.approval.how", language, code=one.code) for one in waiting)
+    return Done(say("asked.plain_word", language, ways=ways))
 
 
 def _chosen(asked: Asked, rest: str) -> str:

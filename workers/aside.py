@@ -1,4 +1,5 @@
-"""Aside: commands that do not wait until the turn of their conversation has ended, such as `/skill off` and `/help`.
+"""Aside: commands that do not wait until the turn of their conversation has ended, such as `/skill off` and `/help`; commands that
+there are not; and a plain yes where a call waits for one, which is told what to type.
 
 They are run and answered beside it, and what they change holds for what the turn still asks for. Such a command may be run
 once more after a crash, like any other: what it changes is named by the turn that it would have had.
@@ -10,13 +11,15 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from gateway.commands import Command, Done, Outside, Said, command_of, find
+from gateway.commands import Done, Outside, Said, command_of, find, unknown
 from gateway.conversation.claim import Lost
 from gateway.conversation.mailbox import event_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
+from gateway.deciding import told_how, wants_word
 from gateway.events import Event
 from gateway.logs import log
 from gateway.phrases import language_of
@@ -32,6 +35,18 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class _Beside:
+    """One message that is answered beside the turn."""
+
+    event: Event
+    run: Callable[[Said], Awaitable[Done]]
+    rest: str = ""
+    """What follows a command's name."""
+    is_talk: bool = False
+    """It is no command. The model is not told of it: it was answered."""
+
+
+@dataclass(frozen=True, slots=True)
 class Aside:
     """Beside one turn."""
 
@@ -41,40 +56,57 @@ class Aside:
 
     async def run(self, inbox: Sequence[bytes]) -> bool:
         """Run those that wait in the inbox; whether there was one. Raises `Lost`, `Unreachable`."""
-        found = [(member, *one) for member in inbox if (one := _aside(event_of(member)))]
+        found = [(member, one) for member in inbox if (one := self._beside(event_of(member)))]
         waiting = list(inbox)
-        for member, event, command, rest in found:
+        for member, one in found:
             before = waiting.index(member)
             waiting.remove(member)
             try:
                 said = await said_in(
                     self.turn,
-                    event,
-                    rest,
+                    one.event,
+                    one.rest,
                     self.outside,
                     open=self.turn.all_records,
                     inbox=tuple(waiting),
                     before=before,
                 )
-                done = await command.run(said)
+                done = await one.run(said)
             except (Lost, Unreachable):
                 raise
             except Exception as error:  # noqa: BLE001  # it is met again in a turn of its own, where it can be given up
                 log(logger, "command broke", level=logging.ERROR, error=error, conversation=self.turn.stored.key.id)
                 continue
-            await self._answer(member, event, done)
+            await self._answer(member, one, done)
             waiting = [one for one in waiting if one not in done.withdrawn]
         return bool(found)
 
-    async def _answer(self, member: bytes, event: Event, done: Done) -> None:
-        turn = self.turn
+    def _beside(self, raw: bytes) -> _Beside | None:
+        """What is answered beside the turn, if it is that."""
+        try:
+            event = Event.load(raw)
+        except ValueError:
+            return None
+        spoken = command_of(event)
+        if spoken is None:
+            wants = not event.actor.is_bot and not event.attachments and wants_word(event.text, self.turn.all_records)
+            return _Beside(event, told_how, is_talk=True) if wants else None
+        name, rest = spoken
+        command = find(name)
+        if command is None:
+            return _Beside(event, partial(_unknown, name), rest)
+        return _Beside(event, command.run, rest) if command.WHEN_BUSY == "beside" else None
+
+    async def _answer(self, member: bytes, one: _Beside, done: Done) -> None:
+        turn, event = self.turn, one.event
         if event.kind == "action":
             await tell_pressed(self.adapter, event, done, turn.mailbox.settings.send_timeout_s)
         outbound = Outbound(done.text, is_notice=True, only_for=who_reads(event, done))
         rows = self._rows(event, outbound) if done.text else []
         told = {"turn": turn.id, "text": done.text, "of": event.dedupe_keys[0]}
         cards = [Record("card", turn.now_ms(), told)] if done.text else []
-        await turn.take([member], (), *done.records, *cards, rows=rows, withdrawn=done.withdrawn)
+        taken, withdrawn = ([], [member]) if one.is_talk else ([member], [])
+        await turn.take(taken, (), *done.records, *cards, rows=rows, withdrawn=[*withdrawn, *done.withdrawn])
         with suppress(Parked):  # they go out before the turn's reply then
             await Delivery(turn, self.adapter, turn.mailbox.settings).send_all(rows)
 
@@ -115,12 +147,5 @@ def who_reads(event: Event, done: Done) -> str | None:
     return event.actor.id if done.is_private and not event.is_direct else None
 
 
-def _aside(raw: bytes) -> tuple[Event, Command, str] | None:
-    """The event, if it is such a command; the command, and what follows its name."""
-    try:
-        event = Event.load(raw)
-    except ValueError:
-        return None
-    spoken = command_of(event)
-    command = find(spoken[0]) if spoken else None
-    return (event, command, spoken[1]) if spoken and command and command.WHEN_BUSY == "beside" else None
+async def _unknown(name: str, said: Said) -> Done:
+    return unknown(name, said.language)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TypeVar, get_args
+from typing import TypeVar
 
 from config.profiles import Plan
-from config.settings import Language
 from gateway.access import Approval, may
 from gateway.asked import asked_in
 from gateway.commands import ASK, command_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.plans import Done, Standing, Step
 from gateway.conversation.records import Record
+from gateway.deciding import plainly
 from gateway.events import Actor, Event
 from gateway.logs import log
 from gateway.phrases import say
@@ -153,9 +153,9 @@ class Crew:
         if word is None or word.word == "expired":
             raise Ended("plan.nobody")
         may_say = may(Actor(word.by), await self.steps.rights.now(), Approval(word.requester)).allowed
-        if may_say and (word.word == "yes" or (word.word == "answer" and _plainly(word.text, "plan.yes"))):
+        if may_say and (word.word == "yes" or (word.word == "answer" and plainly(word.text, "yes"))):
             return True
-        if word.word != "answer" or (may_say and _plainly(word.text, "plan.no")):
+        if word.word != "answer" or (may_say and plainly(word.text, "no")):
             raise Ended("plan.refused")
         planned = [at for at, record in enumerate(turn.all_records) if record.type == "plan"][-1]
         if not any(one.type == "given" and one.branch == "plan" for one in turn.all_records[planned:]):
@@ -232,12 +232,6 @@ class Crew:
 
 def _listed(steps: Sequence[Step]) -> str:
     return "\n".join(f"{number}. {quoted(shown(step))}" for number, step in enumerate(steps, 1))
-
-
-def _plainly(text: str, phrase: str) -> bool:
-    """Whether somebody just said yes, or no, in one of the words for it."""
-    words = {word for language in get_args(Language) for word in say(phrase, language).split()}
-    return "".join(filter(str.isalnum, text.casefold())) in words
 
 
 def _results(now: Standing) -> list[tuple[Step, Done]]:

@@ -1,10 +1,13 @@
-"""What the rehearsal does in a plan: it plans by addresses and sentences, accepts what it reviews, and puts results together."""
+"""What the rehearsal does where more is asked of it than words: it obeys lines `CALL tool {json}`; in a plan it plans by such
+lines, addresses and sentences, accepts what it reviews, and puts results together.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.phrases import say
@@ -20,7 +23,30 @@ _FOUND: Final = re.compile(
     re.DOTALL,
 )
 _URL: Final = re.compile(r"https?://[^\s<>\"'`|（）()，。；、！？]+[^\s<>\"'`|（）()，。；、！？.,;:!?\]}*]")
+_ORDER: Final = re.compile(r"^\s*CALL ([A-Za-z0-9_-]{1,64})(?: (\{.*\}))?\s*$", re.MULTILINE)
 _SENTENCE: Final = re.compile(r"[^.!?。！？；;\n]+[.!?。！？；;]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A call that somebody wants to see made."""
+
+    line: str
+    tool: str
+    arguments: Mapping[str, Any]
+
+
+def orders(text: str) -> list[Order]:
+    """Those of a person's message, each once. A line whose arguments are no JSON object is talk."""
+    found = []
+    for match in _ORDER.finditer(text):
+        try:
+            order = Order(match[0].strip(), match[1], json.loads(match[2] or "{}"))
+        except ValueError:
+            continue
+        if order not in found:
+            found.append(order)
+    return found
 
 
 def answer(system: Sequence[Mapping[str, Any]], question: str, language: str) -> str | None:
@@ -58,10 +84,11 @@ def _in_quotes(lines: str) -> str:
 
 
 def _plan(question: str, language: str) -> str:
-    """A step for each address, else for each sentence; more than one are put together by a last one."""
+    """A step for each order, else for each address, else for each sentence; more than one are put together by a last one."""
+    ordered = [order.line for order in orders(question)]
     urls = list(dict.fromkeys(_URL.findall(question)))
     sentences = [one.strip() for one in _SENTENCE.findall(question) if one.strip()]
-    tasks = [say("rehearsal.read", language, url=url) for url in urls] or sentences or [question]
+    tasks = ordered or [say("rehearsal.read", language, url=url) for url in urls] or sentences or [question]
     tasks = tasks[: STEPS_MAX - 1]
     steps: list[dict[str, Any]] = [{"id": str(at), "task": task, "needs": []} for at, task in enumerate(tasks, 1)]
     if len(steps) > 1:

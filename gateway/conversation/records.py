@@ -19,7 +19,8 @@ class Record:
     """One entry. `data` by `type`:
 
     `event`        event (as dumped), turn: what a person did, taken into a turn
-    `withdrawn`    event, turn: what a person said and took back before any turn began with it (`/queue clear`); nobody answers it
+    `withdrawn`    event, turn: what a person said and took back before any turn began with it (`/queue clear`), or what a card
+                   has answered (a plain yes beside a call that waits): no model answers it
     `hint`         turn, of (the first dedupe key of an event), skills: ids for each of its files, in their order
     `attached`     turn, of (as in hint), number (which of its files), name, kind (text, image, unread) and with it text, mark,
                    left_out (characters), or file and mime (in `gateway.files`), or reason, told (the chat was told as well)

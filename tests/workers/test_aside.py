@@ -38,6 +38,31 @@ async def test_while_the_model_is_asked(opened: Opened) -> None:
         hold.set()
 
 
+async def test_a_command_that_there_is_not_waits_for_nothing(opened: Opened) -> None:
+    hold = asyncio.Event()
+    async with opened() as world:
+        world.model.answer_with(says("Well.", hold=hold))
+        async with world.busy("what is new?") as claim:
+            await world.model.until(lambda: world.model.in_flight == 1)
+            [told] = await world.beside(claim, "/aprove X")
+            assert "There is no command /aprove. Perhaps `/approve`?" in told
+        hold.set()
+
+
+async def test_what_it_answers_is_named_in_the_record(opened: Opened) -> None:
+    hold = asyncio.Event()
+    async with opened() as world:
+        world.model.answer_with(says("Well.", hold=hold))
+        async with world.busy("what is new?") as claim:
+            await world.model.until(lambda: world.model.in_flight == 1)
+            await world.beside(claim, "/status")
+        records = await world.history()
+        [card] = [one for one in records if one.type == "card"]
+        asked = [one for one in records if one.type == "event"][-1]
+        assert card.data["of"] == asked.data["event"]["dedupe_keys"][0]
+        hold.set()
+
+
 async def test_while_a_tool_runs(opened: Opened) -> None:
     asked, hold = asyncio.Event(), asyncio.Event()
 

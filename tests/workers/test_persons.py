@@ -77,6 +77,30 @@ async def test_a_call_waits_for_a_yes_and_runs_once(opened: Opened) -> None:
         assert world.room.sent.count("a.txt") == 1
 
 
+@pytest.mark.parametrize("word", ["yes", "No.", "OK!", "好的"])
+async def test_a_plain_word_decides_on_no_call_and_is_told_what_does(opened: Opened, word: str) -> None:
+    async with opened() as world:
+        world.model.answer_with([sends(), says("Sent.")])
+        code = code_in(await world.ask("send it"))
+        [told] = await world.ask(word, actor=LI)
+        assert f"`/approve {code}` allows it once, `/deny {code} [why]` refuses it." in told
+        assert len(world.model.asked) == 1
+        [refused] = await world.ask(word, actor=ANA)
+        assert re.search(rf"You can't decide on {code} here \(.*roles\.approver", refused)
+        assert (await world.ask(f"/approve {code}", actor=LI))[1:] == ["a.txt", "Sent."]
+        assert word not in str(world.model.asked[-1].request["messages"]), "it was answered"
+        world.model.answer_with(says("Well."))
+        assert await world.ask(word, actor=LI) == ["Well."], "nothing waits any more: it is talk"
+
+
+async def test_with_several_calls_open_a_plain_word_is_told_of_each(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with(several(("send_file", FILE), ("send_file", {**FILE, "name": "b.txt"})))
+        cards = await world.ask("send both")
+        [told] = await world.ask("yes", actor=LI)
+        assert sorted(re.findall(r"/approve ([A-Z2-7]{6})", told)) == sorted(code_in([card]) for card in cards)
+
+
 async def test_a_no_reaches_the_model_with_its_reason(opened: Opened) -> None:
     async with opened() as world:
         world.model.answer_with([sends(), says("I leave it.")])

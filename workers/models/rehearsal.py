@@ -1,7 +1,7 @@
 """The rehearsal: no model, but a fixed way to answer, so that all the rest can be tried offline and for nothing.
 
 It follows the list of skills by its words, loads the one that the message comes closest to, fetches the page that the
-message names, and says what it did. A pure function of the request: the same request has the same answer.
+message names, and says what it did. Where the message has lines `CALL tool {json}` it makes these calls and nothing else. A pure function of the request: the same request has the same answer.
 """
 
 from __future__ import annotations
@@ -151,6 +151,9 @@ class _Scene:
 
     def next_call(self) -> dict[str, Any] | None:
         """The tool_use block to answer with, or none if all is done that can be."""
+        if orders := rehearsed.orders(self.question):
+            left = (one for one in orders if not self._was_obeyed(one))
+            return next((self._made(one.tool, one.arguments) for one in left), None)
         skill = self._skill()
         load = _tool(self.request.tools, "load", "skill")
         if skill and load and not self._is_loaded(load, skill) and not self._tried(load, skill):
@@ -167,7 +170,8 @@ class _Scene:
     def reply(self) -> str:
         """What to say when there is nothing more to do."""
         language = self.language
-        skill, url = self._skill(), self._url()
+        orders = rehearsed.orders(self.question)
+        skill, url = (None, None) if orders else (self._skill(), self._url())
         load = _tool(self.request.tools, "load", "skill")
         parts = []
         if skill and load and self._is_loaded(load, skill):
@@ -178,7 +182,7 @@ class _Scene:
             elif url and url in use.input.values():
                 lines = "\n".join(f"> {line}" for line in _first_lines(use.result, LINES_SHOWN).split("\n"))
                 parts.append(say("rehearsal.page", language, url=url, lines=lines))
-            elif not use.input:
+            elif not use.input or any(one.tool == use.name for one in orders):
                 parts.append(say("rehearsal.found", language, tool=use.name, lines=_first_lines(use.result, 2)))
         if url and not self.told and not _tool(self.request.tools, "fetch", "page|url|web"):
             parts.append(say("rehearsal.no_fetch", language, url=url))
@@ -228,16 +232,21 @@ class _Scene:
         """Whether this turn has made this call already, whatever came of it: nothing is tried twice."""
         return any(use.name == tool["name"] and _fits(use, value) for use in self.uses[self.begin :])
 
+    def _was_obeyed(self, order: rehearsed.Order) -> bool:
+        return any(use.name == order.tool and use.input == order.arguments for use in self.uses[self.begin :])
+
     def _is_loaded(self, tool: Mapping[str, Any], skill: str) -> bool:
         """Whether the conversation, as far as it is sent, has loaded this skill."""
         return any(use.name == tool["name"] and _fits(use, skill) and not use.failed for use in self.uses)
 
     def _call(self, tool: Mapping[str, Any], value: str | None) -> dict[str, Any]:
+        return self._made(tool["name"], {} if value is None else {_argument(tool): value})
+
+    def _made(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         # Ids must differ within a conversation and be the same for the same request.
-        seed = json.dumps([tool["name"], value, len(self.uses), self.question]).encode()
+        seed = json.dumps([name, arguments, len(self.uses), self.question]).encode()
         id_ = "toolu_rehearsal_" + hashlib.sha256(seed).hexdigest()[:16]
-        arguments = {} if value is None else {_argument(tool): value}
-        return {"type": "tool_use", "id": id_, "name": tool["name"], "input": arguments}
+        return {"type": "tool_use", "id": id_, "name": name, "input": dict(arguments)}
 
 
 def _tool(tools: Sequence[Mapping[str, Any]], *words: str) -> Mapping[str, Any] | None:
