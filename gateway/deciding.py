@@ -22,9 +22,13 @@ async def decide(said: Said, word: Word) -> Done:
         return Done(say("asked.which", language, codes=codes) if codes else say("asked.nothing", language))
     asked = next((one for one in reversed(here) if one.code == code), None)
     if asked is None:
-        if await said.outside.pass_on(said.event, code):
-            return Done("")  # it is answered there
-        return Done(say("asked.unknown", language, code=quoted(code, 20)))
+        match await said.outside.pass_on(said.event, code):
+            case "there":
+                return Done("")  # it is answered there
+            case "no_room":
+                return Done(say("asked.no_room", language, code=code), is_private=True, is_settled=False)
+            case "nowhere":
+                return Done(say("asked.unknown", language, code=quoted(code, 20)))
     if asked.word:
         return Done(say(f"asked.was.{asked.word}", language, code=code, who=_who(asked)), is_private=True)
     if asked not in open_in(said.open):  # its turn has ended

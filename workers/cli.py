@@ -67,7 +67,7 @@ async def _work(loaded: Loaded, concurrency: int) -> None:
     show(0)  # before anybody is told that it is there
     on_stop_signals(_cancel_current())
     try:
-        async with open_desk(loaded, url, name) as desk:
+        async with open_desk(loaded, url, name, ring=bell.ring) as desk:
             runner = Runner(
                 mailbox=desk.mailbox,
                 bell=bell,

@@ -14,7 +14,7 @@ from typing import TypeVar
 from config.profiles import Plan
 from gateway.access import Approval, may
 from gateway.asked import asked_in
-from gateway.commands import ASK, command_of
+from gateway.commands import asks_first, command_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.plans import Done, Standing, Step
 from gateway.conversation.records import Record
@@ -135,7 +135,7 @@ class Crew:
             return False
         first = next(one for one in self._turn.records if one.type == "event")
         _, said = command_of(Event.of(first.data["event"])) or ("", "")
-        return self._rules.approve or said.startswith(ASK)
+        return self._rules.approve or asks_first(said)
 
     async def _may_begin(self) -> bool:
         """Whether the plan is to be carried out; else it is to be changed, and the planner knows how.

@@ -19,7 +19,6 @@ from typing import Any
 from config.profiles import Profile, Queue
 from config.watching import Watched
 from gateway import spending
-from gateway.asked import conversation_of
 from gateway.commands import Command, Done, Outside, Said, command_of, find, said_to_model, unknown
 from gateway.conversation.claim import Claim, Claimed, Lost
 from gateway.conversation.key import ConversationKey
@@ -44,6 +43,7 @@ from workers.crew import Crew
 from workers.delivery import Delivery, key_is_known, sent_ref
 from workers.links import Links
 from workers.live import Live
+from workers.passing import Passing
 from workers.pressed import tell_pressed
 from workers.rights import Rights
 from workers.steps import Steps
@@ -68,6 +68,7 @@ class Desk:
     agent: Agent
     shelf: Shelf
     notes: Notes
+    passing: Passing
     _errors: Counter[str] = field(default_factory=Counter)
     """How often something nobody understands has happened, by conversation."""
     _downloads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
@@ -221,19 +222,9 @@ class Desk:
             adapter.capabilities,
             adapter.download,
             partial(self.agent.compacted, turn),
-            self._pass_on,
+            self.passing.on,
             partial(spending.spent, self.mailbox.store),
         )
-
-    async def _pass_on(self, event: Event, code: str) -> bool:
-        """See `gateway.commands.Outside.pass_on`."""
-        to = await conversation_of(self.mailbox.store, event.conversation, code)
-        if to is None or to == event.conversation:
-            return False
-        passed = replace(event, conversation=to)
-        keys = [f"forwarded:{to.id}:{key}" for key in event.dedupe_keys[:1]]
-        accepted = await self.mailbox.accept(to, passed.dump(), dedupe_keys=keys, at_ms=event.at_ms)
-        return accepted.state in {"new", "known"}
 
     async def _answer(self, turn: Turn, adapter: Adapter, way: str) -> None:
         """By the model. `way`: the command that asks it; none: as usual."""

@@ -170,10 +170,13 @@ def _wants_all_seen(tool: Tool, here: Here) -> bool:
 
 
 def _bound(runs: Runs) -> str:
-    """Of the tool with its version, and of the arguments."""
+    """Of the tool with its version, of what it says of itself (an MCP server may say something else by now), and of the
+    arguments.
+    """
     tool = runs.tool
     version = tool.skill.hash if isinstance(tool, ProgramTool) else ""
-    whole = json.dumps([tool.name, tool.effect, version, runs.arguments], sort_keys=True, ensure_ascii=False)
+    about = [tool.name, tool.effect, tool.reach, version, tool.description, tool.input_schema]
+    whole = json.dumps([*about, runs.arguments], sort_keys=True, ensure_ascii=False, default=dict)
     return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
 

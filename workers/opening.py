@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -39,6 +39,7 @@ from workers.desk import Desk
 from workers.mcp import open_servers
 from workers.models import Model, load_model
 from workers.offers import Offers
+from workers.passing import Passing
 from workers.recording import Recording
 from workers.tools import Outside, load_tools
 
@@ -59,8 +60,16 @@ class Instead:
 
 
 @asynccontextmanager
-async def open_desk(loaded: Loaded, redis_url: str, worker: str, instead: Instead | None = None) -> AsyncIterator[Desk]:
-    """A desk with everything on it, for one process. Waits for a Redis that is away.
+async def open_desk(
+    loaded: Loaded,
+    redis_url: str,
+    worker: str,
+    instead: Instead | None = None,
+    *,
+    ring: Callable[[int], None] | None = None,
+) -> AsyncIterator[Desk]:
+    """A desk with everything on it, for one process. Waits for a Redis that is away. `ring`: see `Passing`; without it others
+    look by themselves.
 
     Raises `Unfit`, `WrongPartitions`, `ConfigError`.
     """
@@ -97,6 +106,7 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str, instead: Instea
                 ),
                 shelf=shelf,
                 notes=Notes(store),
+                passing=Passing(mailbox, ring or _nowhere),
             )
     finally:
         if watching:
@@ -106,6 +116,10 @@ async def open_desk(loaded: Loaded, redis_url: str, worker: str, instead: Instea
         await model.close()
         await feed.close()
         await store.close()
+
+
+def _nowhere(partition: int) -> None:
+    del partition
 
 
 def open_shelf(loaded: Loaded, store: Store, kind: type[ShelfT]) -> ShelfT:

@@ -31,14 +31,17 @@ WhenBusy = Literal["waits", "beside", "overtakes"]
 looks at it wherever it is.
 """
 
+Passed = Literal["there", "no_room", "nowhere"]
+"""What became of a word for another conversation. `no_room`: too much waits there. `nowhere`: no other one asks for it."""
+
 SPOKEN = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:@\S+)?(?:\s+(.*))?\Z", re.DOTALL)
 
 TALK: Final = frozenset({"plan", "team"})
 """Commands whose rest is talk: the model is told it as any other message, and answers it in another way. Their module's `run`
 is for those who said nothing behind it.
 """
-ASK: Final = "--ask"
-"""In front of such talk: people want to see the plan before anything is done."""
+_ASK: Final = re.compile(r"\A(?:--|—)ask(?:\s+|\Z)", re.IGNORECASE)
+"""In front of such talk, as a word of its own; telephones make one dash of two."""
 
 ALSO: Final = {"clear": "new"}
 """Other words for commands. `/clear` and `/new` are one thing: what is not sent any more is the same, and a conversation that
@@ -60,10 +63,8 @@ class Outside:
     """See `gateway.platforms.Adapter.download`."""
     compact: Callable[[], Awaitable[tuple[Record, int] | None]]
     """The record that puts away what was said before, and how many messages that are. None: nothing is left to put away."""
-    pass_on: Callable[[Event, str], Awaitable[bool]]
-    """To the conversation of this channel where that code is asked, which answers it. False: there is none, or it is this
-    one. Raises `Unreachable`.
-    """
+    pass_on: Callable[[Event, str], Awaitable[Passed]]
+    """To the conversation of this channel where that code is asked, which answers it. Raises `Unreachable`."""
     spent: Callable[[Sequence[str]], Awaitable[list[Spent]]]
     """See `gateway.spending.spent`."""
 
@@ -146,8 +147,13 @@ def said_to_model(event: Event) -> Event | None:
     """What an event says to the model: talk, or the rest of a command that is talk. None: nothing."""
     command = command_of(event)
     if command:
-        event = replace(event, text=command[1].removeprefix(ASK).strip())
+        event = replace(event, text=_ASK.sub("", command[1]))
     return event if (command is None or command[0] in TALK) and not event.is_empty else None
+
+
+def asks_first(rest: str) -> bool:
+    """Whether people want to see the plan before anything is done: `--ask` in front of what they say to such a command."""
+    return _ASK.match(rest) is not None
 
 
 def find(name: str) -> Command | None:

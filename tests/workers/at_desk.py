@@ -38,6 +38,8 @@ class AtDesk:
     intake: Intake
     model: FakeModel
     room: Room
+    rung: list[int] = field(default_factory=list)
+    """Partitions that the worker rang for."""
     numbers: Any = field(default_factory=itertools.count)
 
     def event(self, text: str = "", where: ConversationKey = WHERE, **changed: Any) -> Event:
@@ -60,7 +62,7 @@ class AtDesk:
 
     async def work(self) -> None:
         """Attend to all that may be claimed now."""
-        while grants := (await self.desk.mailbox.claim(0, self.desk.worker, 1)).grants:
+        while grants := (await self.desk.mailbox.claim(0, self.desk.worker, 1, by_bell=True)).grants:
             await self.desk.attend(grants[0], lambda: 0)
 
     async def ask(self, text: str = "", where: ConversationKey = WHERE, **changed: Any) -> list[str]:
@@ -124,10 +126,11 @@ async def at_desk(
         loaded = load(file, variables={"MODEL_KEY": KEY})
         room = room or Room()
         there: Any = {"chat": room}
+        rung: list[int] = []
         bell = open_bell(redis_url, loaded.settings.rq, wait_s=1.0)
         try:
-            async with open_desk(loaded, redis_url, "w1") as opened:
+            async with open_desk(loaded, redis_url, "w1", ring=rung.append) as opened:
                 desk = replace(opened, adapters=there)
-                yield AtDesk(desk, Intake(desk.mailbox, bell, desk.watched), model, room)
+                yield AtDesk(desk, Intake(desk.mailbox, bell, desk.watched), model, room, rung)
         finally:
             await bell.close()

@@ -451,6 +451,17 @@ async def test_a_step_that_waits_for_a_yes_goes_on_when_it_is_said_and_others_me
         assert {asked.refused for asked in world.model.asked} == {None}
 
 
+@pytest.mark.parametrize(("written", "asks"), [("--asking around", 0), ("—ask x", 1), ("--ASK\nx", 1), ("x --ask", 0)])
+async def test_people_see_the_plan_first_where_the_word_stands_in_front_as_a_whole(
+    opened: Opened, written: str, asks: int
+) -> None:
+    async with opened() as world:
+        world.model.answer_with(acting({"plan": TWO, "a": says("A."), "b": says("B.")}))
+        told = await world.ask(f"/plan {written}")
+        assert sum("Shall I do it like this?" in one for one in told) == asks
+        assert (written in said(world.model.asked[0])) is not bool(asks)
+
+
 async def test_a_step_that_asks_people_is_told_what_they_wrote(opened: Opened) -> None:
     async with opened(profile={"tools": ["ask_person"]}) as world:
         ask = calls("ask_person", {"question": "Which year?"})

@@ -142,7 +142,20 @@ async def test_it_is_answered_from_another_conversation_of_the_channel_and_from_
         [told] = await world.ask(f"/approve {code}", ELSEWHERE, actor=LI)
         assert "Nothing is asked" in told
         assert "a.txt" in await world.ask(f"/approve {code}", OTHER_THREAD, actor=LI)
+        assert world.rung == [0], "nobody there waits for a poll"
         assert len([one for one in await world.history(OTHER_THREAD) if one.type == "reply"]) == 1
+
+
+async def test_a_word_for_another_conversation_says_so_where_no_room_is_left_there(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with([sends(), says("Sent.")])
+        code = code_in(await world.ask("send it"))
+        await world.say(f"/approve {code}", OTHER_THREAD, actor=LI)
+        for number in range(world.desk.mailbox.settings.inbox_max):
+            await world.say(f"meanwhile {number}")
+        await world.work()
+        assert any("too much waits" in one for one in world.room.sent)
+        assert "a.txt" not in world.room.sent
 
 
 async def test_what_nobody_answers_ends_with_word_of_it(opened: Opened) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from config.loading import Loaded, load
 from config.rules import rule_of
-from gateway.commands import Done, Outside, Said, find
+from gateway.commands import Done, Outside, Passed, Said, find
 from gateway.conversation.key import ConversationKey, key_of
 from gateway.conversation.records import Record
 from gateway.events import Actor, Attachment, Event
@@ -120,9 +120,9 @@ class World:
         async def compact() -> None:
             return None
 
-        async def pass_on(event: Event, code: str) -> bool:
+        async def pass_on(event: Event, code: str) -> Passed:
             del event, code
-            return False
+            return "nowhere"
 
         command = find(name)
         assert command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -46,7 +47,11 @@ def pins(store: Store) -> Pins:
 def opened(tmp_path: Path, redis_url: str, layout: Layout, pins: Pins) -> Open:
     @asynccontextmanager
     async def there(
-        *approved: Definition, listed: list[str] | None = None, tainted: str = "allow", **server: Any
+        *approved: Definition,
+        listed: list[str] | None = None,
+        tainted: str = "allow",
+        ask: tuple[str, ...] | list[str] = (),
+        **server: Any,
     ) -> AsyncIterator[AtDesk]:
         for one in approved:
             await pins.approve(one, "test", 1)
@@ -54,7 +59,7 @@ def opened(tmp_path: Path, redis_url: str, layout: Layout, pins: Pins) -> Open:
         profile = {
             "skills": ["*"],
             "tools": listed or [one.name for one in approved],
-            "approvals": {"tainted": tainted},
+            "approvals": {"tainted": tainted, "ask": list(ask), "own": True},
         }
         settings = {"mcp": {"servers": {"twin": told, "dead": {"command": ["no-such-program"]}}}}
         async with at_desk(tmp_path, redis_url, layout.prefix, profile=profile, settings=settings) as desk:
@@ -138,6 +143,20 @@ async def test_a_new_yes_is_shown_to_the_model_with_the_next_turn(opened: Open, 
         await desk.ask("hello again")
         shown = [asked.request["tools"][0]["description"] for asked in desk.model.asked]
     assert shown == [ECHO.description, "Otherwise."]
+
+
+async def test_a_persons_yes_counts_for_what_the_tool_said_of_itself_then(
+    opened: Open, pins: Pins, tmp_path: Path
+) -> None:
+    async with opened(ECHO, ask=["twin__echo"]) as desk:
+        desk.model.answer_with([calls("twin__echo", {"text": "x"}), says("Then not.")])
+        [card] = await desk.ask("go on")
+        code = re.findall(r"/approve ([A-Z2-7]{6})", card)[0]
+        await pins.approve(replace(ECHO, description="Sends it to all."), "test", 2)
+        like(tmp_path, tools=[["echo", "Sends it to all.", ECHO.schema]])
+        assert (await desk.ask(f"/approve {code}"))[-1] == "Then not."
+        assert "is not what would run now" in results(desk.model.asked[-1])[-1]["content"]
+    assert not ledger(tmp_path, "call")
 
 
 async def test_a_tool_that_is_gone_is_taken_away(opened: Open, pins: Pins, tmp_path: Path) -> None:
