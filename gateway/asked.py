@@ -42,6 +42,12 @@ class Asked:
     choices: tuple[str, ...]
     """Of a question."""
     until_ms: int
+    question: str = ""
+    """Of a question, as it was asked."""
+    rows: tuple[str, ...] = ()
+    """Of its card, in the outbox: they say which messages it became."""
+    after: int = 0
+    """Number in the inbox of the last message that was there before: that one can't be an answer to it."""
     branch: str = ""
     """Of the turn, where it is one of its branches that waits."""
     word: Word | None = None
@@ -49,7 +55,9 @@ class Asked:
     """The platform's own id of who said it."""
     name: str = ""
     text: str = ""
-    """What was said along with it: an answer, a reason. Of an answer empty if it is the message that follows."""
+    """What was said along with it: an answer, a reason. Of an answer empty if it is the messages that follow."""
+    messages: tuple[str, ...] = ()
+    """Those that are the answer: the first dedupe key of each."""
 
 
 def asked_in(records: Sequence[Record]) -> list[Asked]:
@@ -63,10 +71,41 @@ def open_in(records: Sequence[Record]) -> list[Asked]:
     return [one for one in asked_in(records) if one.word is None]
 
 
-def decided(asked: Asked, word: Word, at_ms: int, *, turn: str, by: str = "", name: str = "", text: str = "") -> Record:
+def questions_in(records: Sequence[Record]) -> list[Asked]:
+    """What people are asked, and answer by just writing."""
+    return [one for one in open_in(records) if one.kind != "approval"]
+
+
+def decided(
+    asked: Asked,
+    word: Word,
+    at_ms: int,
+    *,
+    turn: str,
+    by: str = "",
+    name: str = "",
+    text: str = "",
+    messages: Sequence[str] = (),
+) -> Record:
     """The record of a word."""
     data: dict[str, Any] = {"turn": turn, "code": asked.code, "word": word, "by": by, "name": name, "text": text}
+    data |= {"messages": list(messages)} if messages else {}
     return Record("decided", at_ms, data, branch=asked.branch)
+
+
+def unclear_of(records: Sequence[Record], actor: str) -> list[Record]:
+    """What somebody wrote that could be the answer to several questions, and is not taken for one of them yet."""
+    keys = {key for record in records if record.type == "unclear" for key in record.data["messages"]}
+    keys -= {key for one in asked_in(records) for key in one.messages}
+    said = [
+        record for record in records if record.type == "event" and not record.branch and "answers" not in record.data
+    ]
+    return [one for one in said if key_of(one) in keys and one.data["event"].get("actor", {}).get("id") == actor]
+
+
+def key_of(event: Record) -> str:
+    """The first dedupe key of what somebody said, by which other records name it. Of a record that is no event none."""
+    return str(next(iter(event.data["event"].get("dedupe_keys") or ()), ""))
 
 
 async def announce(store: Store, key: ConversationKey, code: str, wait_ms: int) -> None:
@@ -95,9 +134,13 @@ def _read(record: Record, word: dict[str, Any]) -> Asked:
         bound=data.get("bound", ""),
         choices=tuple(data.get("choices", ())),
         until_ms=data["until_ms"],
+        question=data.get("question", ""),
+        rows=tuple(data.get("rows", ())),
+        after=data.get("after", 0),
         branch=record.branch,
         word=word.get("word"),
         by=word.get("by", ""),
         name=word.get("name", ""),
         text=word.get("text", ""),
+        messages=tuple(word.get("messages", ())),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.access import Approval, may
-from gateway.asked import TEXT_MAX, Asked, Word, asked_in, decided, open_in
+from gateway.asked import TEXT_MAX, Asked, Word, asked_in, decided, key_of, open_in, unclear_of
 from gateway.commands import Done, Said
 from gateway.conversation.records import Record
 from gateway.phrases import LANGUAGES, say
@@ -45,19 +45,40 @@ async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
             return Done(say("asked.is_question", language, code=asked.code), is_settled=False)
         if actor.is_bot:
             return Done(say("asked.no_bot", language), is_private=True, is_settled=False)
-        if not rest:
-            return Done(say("asked.no_answer", language, code=asked.code), is_private=True, is_settled=False)
-        rest = _chosen(asked, rest)
-    else:
-        if word == "answer":
-            return Done(say("asked.is_approval", language, code=asked.code), is_settled=False)
-        place = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
-        verdict = may(actor, place, Approval(asked.requester))
-        if not verdict.allowed:
-            refused = say("asked.no_right", language, code=asked.code, rule=quoted(verdict.rule))
-            return Done(refused, is_private=True, is_settled=False)
-    record = decided(asked, word, said.now_ms, turn=said.turn, by=actor.id, name=actor.name, text=rest)
-    return Done(say(f"asked.now.{word}", language, code=asked.code, who=quoted(actor.name or actor.id, 80)), (record,))
+        return _answer(said, asked, rest)
+    if word == "answer":
+        return Done(say("asked.is_approval", language, code=asked.code), is_settled=False)
+    place = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
+    verdict = may(actor, place, Approval(asked.requester))
+    if not verdict.allowed:
+        refused = say("asked.no_right", language, code=asked.code, rule=quoted(verdict.rule))
+        return Done(refused, is_private=True, is_settled=False)
+    return _decided(said, asked, word, rest)
+
+
+def _answer(said: Said, asked: Asked, rest: str) -> Done:
+    """What stands behind the code, with the files that came along; if that is nothing, what this person wrote before and
+    nobody could tell what it answers.
+    """
+    event = said.event
+    if event.attachments:
+        return _decided(said, asked, "answer", rest, event.dedupe_keys[:1])
+    if rest:
+        return _decided(said, asked, "answer", _chosen(asked, rest))
+    before = unclear_of(said.open, event.actor.id)
+    if not before:
+        return Done(say("asked.no_answer", said.language, code=asked.code), is_private=True, is_settled=False)
+    text = "\n".join(str(one.data["event"].get("text", "")) for one in before)[:TEXT_MAX]
+    return _decided(said, asked, "answer", text, [key_of(one) for one in before])
+
+
+def _decided(said: Said, asked: Asked, word: Word, text: str, messages: Sequence[str] = ()) -> Done:
+    actor = said.event.actor
+    record = decided(
+        asked, word, said.now_ms, turn=said.turn, by=actor.id, name=actor.name, text=text, messages=messages
+    )
+    who = quoted(actor.name or actor.id, 80)
+    return Done(say(f"asked.now.{word}", said.language, code=asked.code, who=who), (record,))
 
 
 def plainly(text: str, word: Word) -> bool:

@@ -106,7 +106,7 @@ class Event:
     quoted: str = ""
     """The text that it answers, where the platform sends that along."""
     parent_id: str = ""
-    """The message that it answers, where the payload does not say whose that is: intake knows ours."""
+    """The message that it answers: one of ours, or, where the payload does not say whose that is, perhaps (intake knows)."""
     group: str = ""
     """Messages of one group are one: the pictures of an album come as a message each."""
     reply_handle: ReplyHandle | None = None

@@ -11,7 +11,7 @@ import base64
 import codecs
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -66,6 +66,9 @@ class Attached:
         sends: list[Row] = []
         language = self.turn.language
         for event, at, file in self._due():  # one after the other: each may have many megabytes
+            if known := self._known(event, at):
+                await self.turn.write(Record("attached", self.turn.now_ms(), dict(known)))
+                continue
             record = await self._look(event, at, file)
             cards: list[Record] = []
             rows: list[Row] = []
@@ -123,6 +126,12 @@ class Attached:
             for at, file in enumerate(event.attachments)
             if (event.dedupe_keys[0], at) not in done
         ]
+
+    def _known(self, event: Event, at: int) -> Mapping[str, Any] | None:
+        """What became of the file in another part of the turn, where the same message was heard."""
+        key = (event.dedupe_keys[0], at)
+        notes = (one.data for one in self.turn.whole.all_records if one.type == "attached")
+        return next((note for note in notes if (note["of"], note["number"]) == key), None)
 
     async def _look(self, event: Event, at: int, file: Attachment) -> Record:
         data: dict[str, Any] = {"turn": self.turn.id, "of": event.dedupe_keys[0], "number": at, "name": file.name}

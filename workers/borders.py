@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from gateway.asked import TEXT_MAX, Asked, decided, open_in
+from gateway.asked import questions_in
 from gateway.commands import command_of
 from gateway.conversation.claim import Leaving
 from gateway.conversation.mailbox import event_of
@@ -40,30 +40,11 @@ async def border(turn: Turn, *, joins: bool = True) -> None:
     called = await look(turn)
     if called and called.stop:
         raise called
-    if called and question_in(turn):
-        await take_answer(turn)
+    if questions_in(turn.all_records):
+        if turn.hear:
+            await turn.hear()
     elif called and joins and turn.profile.queue.mode in {"steer", "interrupt"}:
         await take_messages(turn)
-
-
-def question_in(turn: Turn) -> Asked | None:
-    """What people are asked, and answer by just writing."""
-    return next((one for one in open_in(turn.all_records) if one.kind != "approval"), None)
-
-
-async def take_answer(turn: Turn) -> bool:
-    """What people wrote while a question is open is the answer to it; whether they wrote anything. Raises `Lost`."""
-    _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
-    question, members = question_in(turn), talk_of(inbox)
-    said = [Event.load(event_of(member)) for member in members]
-    if not question or not said or said[0].actor.is_bot:  # a bot can't answer for people
-        return False
-    # The message follows in the conversation; a branch sees nothing of that, and a planner is told it.
-    text = "\n".join(one.text for one in said)[:TEXT_MAX] if question.branch or question.kind == "plan" else ""
-    by = said[0].actor
-    word = decided(question, "answer", turn.now_ms(), turn=turn.id, by=by.id, name=by.name, text=text)
-    await _join(turn, members, word)
-    return True
 
 
 async def take_messages(turn: Turn, *also: Record) -> None:

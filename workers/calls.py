@@ -24,7 +24,7 @@ from workers.context import in_context
 from workers.judging import Asks, Judge, Refusal, Runs
 from workers.live import Telling
 from workers.moves import Pending
-from workers.persons import Persons
+from workers.persons import Persons, said_again
 from workers.programs import ProgramTool
 from workers.rights import Rights
 from workers.tools import Call, NeedsPerson, Tool, ToolError, ToolResult
@@ -150,10 +150,17 @@ class Calls:
             data["note"] = result.note
         if result.skill:
             data |= {"skill": result.skill.id, "bundle": result.skill.hash}
+        word = self._persons.said(call.id)
+        again = said_again(self.turn, word) if word else []
         files = [await self.cards.keep(file) for file in result.files]
         cards, rows = self.cards.made(call.id, result.cards, files)
         await self.turn.write(
-            Record("tool_result", self.turn.now_ms(), data), *result.records, *cards, rows=rows, finished_step=True
+            Record("tool_result", self.turn.now_ms(), data),
+            *result.records,
+            *again,
+            *cards,
+            rows=rows,
+            finished_step=True,
         )
         self.live.step_done(line, failed=failed)
         self._warn(result.records)

@@ -25,12 +25,12 @@ from gateway.phrases import say
 from gateway.platforms import Outbound
 from gateway.text.quoting import quoted
 from workers import given
-from workers.borders import Called, border, take_answer, unless_called
+from workers.borders import Called, border, unless_called
 from workers.branches import branch_of
 from workers.context import spoken
 from workers.models import Answer, Usage
 from workers.moves import Stop, next_move
-from workers.persons import Persons
+from workers.persons import Persons, said_again
 from workers.plan import (
     CLOSING,
     REVIEWER,
@@ -89,7 +89,7 @@ class Crew:
 
         async def hear(inbox: Sequence[bytes]) -> bool:
             was_command = aside is not None and await aside(inbox)
-            was_answer = await take_answer(self._turn)
+            was_answer = self._turn.hear is not None and await self._turn.hear()
             if was_command or was_answer:
                 self.steps.heard.set()
             return was_command or was_answer
@@ -97,9 +97,9 @@ class Crew:
         return hear
 
     async def _course(self) -> tuple[list[Record], str]:
-        if self.steps.attached.is_due():
-            await self.steps.attached.read()
         while True:
+            if self.steps.attached.is_due():  # of what began the turn, and of answers that joined it
+                await self.steps.attached.read()
             now = self.steps.now
             self.steps.show(now)
             if not now.steps or (self._asks_first and not await self._may_begin()):
@@ -159,7 +159,8 @@ class Crew:
             raise Ended("plan.refused")
         planned = [at for at, record in enumerate(turn.all_records) if record.type == "plan"][-1]
         if not any(one.type == "given" and one.branch == "plan" for one in turn.all_records[planned:]):
-            await branch_of(turn, "plan").write(given.edited(turn.id, turn.now_ms(), word.text))
+            branch = branch_of(turn, "plan")
+            await branch.write(given.edited(turn.id, turn.now_ms(), word.text), *said_again(branch, word))
         return False
 
     def _one_step(self) -> tuple[Step, ...]:

@@ -41,6 +41,7 @@ from workers.borders import Called, talk_of
 from workers.cards import Cards
 from workers.crew import Crew
 from workers.delivery import Delivery, key_is_known, sent_ref
+from workers.hearing import Hearing
 from workers.links import Links
 from workers.live import Live
 from workers.passing import Passing
@@ -238,6 +239,7 @@ class Desk:
         turn.aside = Aside(turn, adapter, partial(self._outside, adapter, turn)).run
         try:
             cards = Cards(turn, adapter)
+            turn.hear = Hearing(turn, cards).hear
             files = Files(self.mailbox.store)
             attached = Attached(turn, adapter, files, settings.attachments, cards, self._downloads)
             if way:

@@ -69,6 +69,8 @@ def text_of(data: Mapping[str, Any]) -> str:
             told = f"do your step again, with this change: {what}. Answer with the whole result, not with what is new"
         case "again":
             told = "what others found has changed. Do your step again with it, and answer with the whole result"
+        case "edit" if not data["what"]:
+            told = "the person looked at the plan and answers with the files that follow. Answer with the whole plan, changed accordingly"
         case "edit":
             told = f"the person looked at the plan and says: {what}. Answer with the whole plan, changed accordingly"
         case "fault":

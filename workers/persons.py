@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.asked import Asked, Kind, announce, asked_in, decided
+from gateway.asked import Asked, Kind, announce, asked_in, decided, key_of
+from gateway.conversation.mailbox import number_of
 from gateway.conversation.records import Record
 from gateway.phrases import say
 from gateway.platforms import Button, Outbound
 from gateway.text.quoting import fenced, quoted
 from skills.visible import visible
 from workers.cards import Cards
+from workers.context import spoken
 from workers.judging import Asks
 from workers.moves import Pending
 from workers.tools import NeedsPerson
@@ -68,6 +70,7 @@ class Persons:
             Button(choice[:40], f"answer {code} {number}") for number, choice in enumerate(needs.choices, 1)
         )
         data = {"step": call.step, "call": call.id, "tool": call.name, "choices": list(needs.choices)}
+        data |= {"question": needs.question}
         await self._ask("question", code, Outbound(text, buttons=buttons), data)
 
     async def plan(self, number: int, steps: str) -> None:
@@ -137,5 +140,22 @@ class Persons:
             **more,
         }
         records, rows = self.cards.made(f"asked {code}", [card])
+        _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
+        data |= {"rows": [row.key for row in rows], "after": max(map(number_of, inbox), default=0)}
         await turn.write(Record("asked", turn.now_ms(), data), *records, rows=rows, finished_step=True)
         await self.cards.send(rows)
+
+
+def said_again(turn: Turn, word: Asked) -> list[Record]:
+    """The messages of an answer that brought files, for whoever asked: a branch sees nothing of what is said to its turn, and
+    what came with a command is shown to no model.
+    """
+    records: list[Record] = []
+    for one in turn.whole.records:
+        if one.type == "event" and "answers" not in one.data and key_of(one) in word.messages:
+            event, is_talk = one.data["event"], spoken(one) is not None
+            if not is_talk:
+                event = {**event, "kind": "message", "name": "", "text": word.text}
+            if event.get("attachments") and (turn.branch or not is_talk):
+                records.append(Record("event", turn.now_ms(), {"turn": turn.id, "event": event, "answers": word.code}))
+    return records

@@ -71,6 +71,8 @@ class Turn:
     """What has to happen before what people write meanwhile joins the turn. Raises `Lost`, `Unreachable`."""
     aside: Callable[[Sequence[bytes]], Awaitable[bool]] | None = None
     """Runs what in the inbox does not wait for the turn's end; whether there was anything. Raises `Lost`, `Unreachable`."""
+    hear: Callable[[], Awaitable[bool]] | None = None
+    """Takes what waits and answers a question that is open; whether there was anything. Raises `Lost`, `Unreachable`."""
     branch: str = ""
     """Its name, where this is a branch of a turn (`workers.branches`)."""
     trunk: Turn | None = None

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal
 from config.settings import MailboxSettings
 from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, boot_clock_s
 from gateway.conversation.key import ConversationKey, of_parts
-from gateway.conversation.outbox import Row, row_state
+from gateway.conversation.outbox import Row, row_state, state_of
 from gateway.conversation.records import History, Record
 from gateway.store import Refused, Script, Store, Unreachable, reading, script_of
 from gateway.unbroken import unbroken
@@ -70,6 +70,11 @@ class Stored:
 def event_of(member: bytes) -> bytes:
     """The event (JSON) of a member of the inbox."""
     return member[SEQ_DIGITS + 1 :]
+
+
+def number_of(member: bytes) -> int:
+    """Which message of its conversation a member of the inbox is, counted from the first one ever."""
+    return int(member[:SEQ_DIGITS])
 
 
 def dedupe_hash(dedupe_key: str) -> bytes:
@@ -274,6 +279,15 @@ class Mailbox:
                 pipeline.zrange(name("inbox"), 0, -1)
                 control, inbox = await pipeline.execute()
         return control, inbox
+
+    async def sent_as(self, conversation: str, rows: Sequence[str]) -> dict[str, str]:
+        """The message's id for each of these rows (keys) that was sent and is still kept. Raises `Unreachable`."""
+        if not rows:
+            return {}
+        with reading():
+            states: Any = await self.store.redis.hmget(self.store.layout.key(conversation, "states"), list(rows))
+        refs = {row: state_of(state)[2] for row, state in zip(rows, states, strict=True) if state}
+        return {row: str(ref["message_id"]) for row, ref in refs.items() if ref}
 
     async def take(
         self,

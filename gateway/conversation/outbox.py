@@ -38,9 +38,15 @@ class Row:
 
     @classmethod
     def load(cls, key: str, body: bytes, state: bytes) -> Row:
-        word, since, ref = state.decode().split(" ", 2)
-        return cls(key, state=word, since_ms=int(since), ref=json.loads(ref), **json.loads(body))
+        word, since_ms, ref = state_of(state)
+        return cls(key, state=word, since_ms=since_ms, ref=ref, **json.loads(body))
 
 
 def row_state(state: str, since_ms: int, ref: dict[str, Any] | None) -> str:
     return f"{state} {since_ms} {json.dumps(ref, ensure_ascii=False)}"
+
+
+def state_of(stored: bytes) -> tuple[str, int, dict[str, Any] | None]:
+    """What `row_state` wrote."""
+    word, since, ref = stored.decode().split(" ", 2)
+    return word, int(since), json.loads(ref)

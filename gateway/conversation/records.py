@@ -18,7 +18,8 @@ VERSION: Final = 1
 class Record:
     """One entry. `data` by `type`:
 
-    `event`        event (as dumped), turn: what a person did, taken into a turn
+    `event`        event (as dumped), turn: what a person did, taken into a turn. answers (a code): it was
+                   taken before, and is said once more to whoever asked
     `withdrawn`    event, turn: what a person said and took back before any turn began with it (`/queue clear`), or what a card
                    has answered (a plain yes beside a call that waits): no model answers it
     `hint`         turn, of (the first dedupe key of an event), skills: ids for each of its files, in their order
@@ -41,8 +42,11 @@ class Record:
     `result`       id, from, text: the whole of a result that was too long for one page; `read_result` reads on in it
     `dropped`      step, why: an answer under way was dropped (interrupt, empty, too_long): nothing of it is sent
     `asked`        turn, step, code, kind (approval, question, plan), call (the tool_use that waits), tool, requester, bound (hash of
-                   all that the word is about), text, choices, until_ms: a person has to say a word before it goes on
-    `decided`      turn, code, word (yes, no, answer, expired), by (id), name, text: that word
+                   all that the word is about), text, question, choices, until_ms, rows (of its card), after (the number of
+                   the last message that waited then): a person has to say a word before it goes on
+    `decided`      turn, code, word (yes, no, answer, expired), by (id), name, text, messages (that are the answer: the first
+                   dedupe key of each): that word
+    `unclear`      turn, messages: each could be the answer to several questions; whoever wrote them was asked which one
     `reply`        turn, text (Markdown), notice (by the product itself), command: what the person was told
     `failed`       turn, reason: the turn was closed without an answer; with part: that part was not delivered
     `card`         turn, text (Markdown), of (as in hint: what it answers beside the turn): what the product said in the midst of a

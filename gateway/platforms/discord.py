@@ -519,6 +519,7 @@ class Adapter(Plain):
         called = [one.get("id") for one in objects_of(data.get("mentions"))]
         if not text and not direct and not self._settings.message_content and self._us not in called:
             return []  # what was said is not for us to see
+        is_to_us = object_of(answered.get("author")).get("id") == self._us and not actor.is_bot
         # Who answers somebody calls them, unless that is switched off; a bot has to say our name.
         meant = [*called, object_of(answered.get("author")).get("id")] if not actor.is_bot else []
         edited = text_of(data.get("edited_timestamp"))[:40] if kind == "edit" else ""
@@ -535,6 +536,7 @@ class Adapter(Plain):
                 is_direct=direct,
                 attachments=_attachments(data),
                 quoted=_quoted(answered, data),
+                parent_id=text_of(answered.get("id"))[:32] if is_to_us else "",
             )
         ]
 

@@ -367,6 +367,7 @@ class Adapter(Plain):
                 is_direct=is_direct,
                 attachments=attachments,
                 quoted=text_of(object_of(message.get("quote")).get("text")) or _text(answered),
+                parent_id=str(answered.get("message_id", ""))[:32] if is_answer else "",
                 group=text_of(message.get("media_group_id")),
                 extra={} if is_direct else {ANSWERS: int(message_id)},
             )

@@ -78,6 +78,8 @@ def transcript(lines: Sequence[bytes], first: int, inbox: Sequence[bytes], contr
     stopped = ""
     for index, line in enumerate(lines, first):
         record = Record.load(line)
+        if "answers" in record.data:
+            continue  # it stands there already, as it was said
         if record.type in {"event", "withdrawn"}:
             event = record.data.get("event", {})
             items += _of_event(event, index)

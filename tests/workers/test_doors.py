@@ -273,6 +273,7 @@ DOORS: Final[dict[str, Door | NoWay]] = {
             "model",
             "asked",
             "decided",
+            "unclear",
             "failed",
             "cleared",
             "unreadable",

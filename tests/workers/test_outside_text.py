@@ -44,6 +44,7 @@ NOT_SENT: Final = {
     "model",
     "asked",
     "decided",
+    "unclear",
     "failed",
     "card",
     "file",
@@ -61,6 +62,7 @@ GIVEN: Final = (
     ("again", ""),
     ("fault", "no JSON"),
     ("edit", "shorter"),
+    ("edit", ""),
     ("review", ""),
     ("closing", "wrong"),
 )

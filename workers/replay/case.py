@@ -100,7 +100,7 @@ class Case:
         for record in self.records:
             if record.type in MADE:
                 made.append(record.type)
-            elif made and (record.type == "decided" or (record.type == "event" and not _is_beside(record))):
+            elif made and (record.type == "decided" or (record.type == "event" and _is_new(record))):
                 found.append(Later(record, len(made), made[-1]))
         return found
 
@@ -126,6 +126,11 @@ class Case:
     def _key(self, record: Record) -> str:
         branch = [record.branch] if record.branch else []
         return stable_key(self.turn, *branch, str(record.data["step"]), str(record.data["id"]))
+
+
+def _is_new(record: Record) -> bool:
+    """Whether somebody says something to the turn that they have not said before."""
+    return "answers" not in record.data and not _is_beside(record)
 
 
 def _is_beside(record: Record) -> bool:

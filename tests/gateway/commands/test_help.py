@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway import commands
-from gateway.commands import ALSO, command_of, find, names, spoken, unknown
+from gateway.commands import ALSO, TALK, command_of, find, names, spoken, unknown
 from gateway.events import Actor, Event
 from gateway.phrases import LANGUAGES, phrases, say
 from tests.gateway.commands.world import MAX, OPS, World
@@ -98,3 +98,6 @@ def test_the_documentation_has_each_command_and_what_becomes_of_it_meanwhile() -
         command = find(name)
         assert command
         assert row.split("|")[-2].strip() == words[command.WHEN_BUSY], name
+    for name in TALK:
+        assert f"`/{name} [--ask] TASK`" in rows[name]
+        assert all("--ask" in phrases(language)[f"command.{name}.usage"] for language in LANGUAGES)

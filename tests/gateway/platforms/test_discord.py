@@ -288,6 +288,7 @@ def test_who_used_it_is_named_as_in_their_server() -> None:
 def test_who_is_addressed_follows_from_the_message_alone(said: dict[str, Any], addressed: bool) -> None:
     [event] = heard(**said)
     assert (event.kind, event.addressed) == ("message", addressed)
+    assert event.parent_id == ("1" if said.get("referenced_message") == OURS else "")
     assert event.is_direct == (said.get("guild_id") == "absent")
 
 
