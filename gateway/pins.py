@@ -12,16 +12,35 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from gateway.shelf.audit import line_of
 from gateway.store import Script, Store, reading
 
+_AUDIT: Final = """
+    local pin = redis.call('HGET', KEYS[1] .. ':pins', ARGV[1])
+    local function audit(said, after) -- the line first, so that there is no change without it
+        local before = pin and cjson.decode(pin).hash or ''
+        redis.call('XADD', KEYS[1] .. ':audit', '*', 'said', said, 'before', before, 'after', after)
+    end
+"""
 _SET: Final = Script(
     "pin",
-    "redis.call('HSET', KEYS[1] .. ':pins', ARGV[1], ARGV[2]) redis.call('HDEL', KEYS[1] .. ':changed', ARGV[1]) "
-    "return redis.status_reply('OK')",
+    _AUDIT
+    + """
+    audit(ARGV[2], cjson.decode(ARGV[3]).hash)
+    redis.call('HSET', KEYS[1] .. ':pins', ARGV[1], ARGV[3])
+    redis.call('HDEL', KEYS[1] .. ':changed', ARGV[1])
+    return redis.status_reply('OK')
+    """,
 )
 _TAKE: Final = Script(
     "unpin",
-    "redis.call('HDEL', KEYS[1] .. ':changed', ARGV[1]) return redis.call('HDEL', KEYS[1] .. ':pins', ARGV[1])",
+    _AUDIT
+    + """
+    if not pin then return 0 end
+    audit(ARGV[2], '')
+    redis.call('HDEL', KEYS[1] .. ':changed', ARGV[1])
+    return redis.call('HDEL', KEYS[1] .. ':pins', ARGV[1])
+    """,
 )
 _CHANGED: Final = Script(
     "pin changed",
@@ -95,11 +114,12 @@ class Pins:
         """From now on the tool may be offered, in just these words."""
         said = {"description": definition.description, "schema": definition.schema}
         kept = {**said, "hash": definition.hash, "by": by, "at_ms": at_ms}
-        await self.store.run(_SET, self._root, definition.name, json.dumps(kept))
+        said_so = line_of(by, "mcp approve", definition.name)
+        await self.store.run(_SET, self._root, definition.name, said_so, json.dumps(kept))
 
-    async def revoke(self, name: str) -> bool:
+    async def revoke(self, name: str, by: str) -> bool:
         """Take the yes back. Whether there was one."""
-        return bool(await self.store.run(_TAKE, self._root, name))
+        return bool(await self.store.run(_TAKE, self._root, name, line_of(by, "mcp revoke", name)))
 
     async def note_change(self, pin: Definition, now: str) -> bool:
         """The server describes the tool otherwise than `pin` says: by this hash, or, empty, not at all. Whether that is

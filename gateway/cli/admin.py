@@ -15,8 +15,8 @@ from gateway.admin.visits import Caller
 from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, user
 from gateway.connections import PAGE
-from gateway.shelf.acts import COMMAND_LINE, OPERATOR
-from gateway.shelf.audit import Change
+from gateway.shelf.acts import OPERATOR
+from gateway.shelf.audit import COMMAND_LINE, Change
 
 T = TypeVar("T")
 

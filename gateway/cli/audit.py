@@ -1,4 +1,4 @@
-"""`deskmate audit`: who changed what about skills, and what was refused."""
+"""`deskmate audit`: who changed what about skills and tools of servers, and what was refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from skills.visible import one_line
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, everything as it was stored.")
 @pass_readable
 def audit(loaded: Loaded, channel: str | None, lines: int, as_json: bool) -> None:
-    """Show who switched, trusted, added, removed or wrote down what, and what was refused, the latest at the end.
+    """Show who switched, trusted, approved, added, removed or wrote down what, and what was refused, the latest at the end.
 
     A line: when, who, where, what, before → after, and the rule that decided. Lines whose `what` ends in `refused`
     changed nothing. `operator NAME` is who typed it, by the machine's account.

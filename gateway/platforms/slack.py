@@ -119,6 +119,8 @@ _JSON: Final = "application/json"
 _FORM: Final = "application/x-www-form-urlencoded"
 _QUIET: Final = {"parse": "none", "link_names": False}
 """Names in the text call nobody. `chat.update` would look for them by default."""
+# Of the methods that show a text, `chat.postMessage` and a `response_url` take these; `chat.update`, `chat.postEphemeral` and the
+# streams have no such argument.
 _NO_PREVIEWS: Final = {"unfurl_links": False, "unfurl_media": False}
 """Slack does not open what a message links to. Edits, streams and what is for one person know no such words."""
 

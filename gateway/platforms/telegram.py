@@ -497,6 +497,7 @@ class Adapter(Plain):
 
 _Files = Mapping[str, tuple[Attachment, bytes]]
 """Files of a form, by field."""
+# `sendMessageDraft` has no such argument.
 _QUIET: Final = {"link_preview_options": {"is_disabled": True}}
 
 

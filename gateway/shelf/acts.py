@@ -18,7 +18,7 @@ from gateway import access
 from gateway.access import CHANNEL, NEEDS_ROLE, CommandUse, Here, person_of
 from gateway.events import Actor
 from gateway.shelf import naming
-from gateway.shelf.audit import Change, Made
+from gateway.shelf.audit import COMMAND_LINE, Change, Made
 from gateway.shelf.decisions import ORG, Decisions, Installed, Switch, scope_of
 from gateway.shelf.naming import Meant, Several, Unknown
 from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Since, Switched, Trusted
@@ -37,8 +37,6 @@ from skills.summary import changes
 from skills.zips import from_zip
 
 OPERATOR: Final = "operator"
-COMMAND_LINE: Final = "the command line"
-"""The rule by which an operator may do everything."""
 DIGITS_MIN: Final = 6
 KEPT_FROM: Final = frozenset({"hidden", "hidden_file", "note_waits"})
 """Kinds of refusals of what others may see."""

@@ -1,6 +1,8 @@
-"""The audit log: who changed what about skills where, what it was before, and which rule allowed or refused it.
+"""The audit log: who changed what about skills and tools of servers where, what it was before, and which rule allowed or
+refused it.
 
-Each line is written by the script that makes the change, so that there is no change without its line. Refusals, which
+Each line is written by the script that makes the change, so that there is no change without its line: those about tools
+lie where what was approved of them does (`gateway.pins`). Refusals, which
 anybody can bring about as often as they like, are kept apart from changes: of them there are only the latest.
 """
 
@@ -16,6 +18,8 @@ from typing import Any, Final
 from gateway.shelf.stored import mapping
 from gateway.store import Store, reading
 
+COMMAND_LINE: Final = "the command line"
+"""The rule by which an operator may do everything."""
 PAGE: Final = 500
 """Lines that are read at a time."""
 REFUSALS_KEPT: Final = 100_000
@@ -42,8 +46,7 @@ class Change:
 
     def line(self, what: str, thing: str) -> str:
         """What the log keeps of it, as the scripts take it: `what` is done (`skill off`) to which `thing`."""
-        said = {"who": self.who, "channel": self.room, "what": what, "thing": thing, "rule": self.rule}
-        return json.dumps(said, ensure_ascii=False)
+        return line_of(self.who, what, thing, room=self.room, rule=self.rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +92,16 @@ class Line:
     after: str
 
 
+def line_of(who: str, what: str, thing: str, *, room: str = "", rule: str = COMMAND_LINE) -> str:
+    """See `Change.line`."""
+    said = {"who": who, "channel": room, "what": what, "thing": thing, "rule": rule}
+    return json.dumps(said, ensure_ascii=False)
+
+
 async def read(store: Store, *, room: str = "", most: int = 50) -> list[Line]:
     """The latest lines, the oldest of them first; with a `room` only those of it. Raises `Unreachable`."""
-    changes = await _latest(store, "audit", room, most)
-    refusals = await _latest(store, "refused", room, most)
-    return sorted([*changes, *refusals], key=_when)[-most:]
+    found = [line for key in _streams(store) for line in await _latest(store, key, room, most)]
+    return sorted(found, key=_when)[-most:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +119,12 @@ async def page(store: Store, *, rooms: Collection[str] | None, most: int, before
     Lines of one moment stay together, so that none is left out between two pages. Raises `Unreachable`.
     """
     found: list[Line] = []
-    for stream in ("audit", "refused"):
+    for key in _streams(store):
         end = f"({before}" if before else "+"
         of_stream: list[Line] = []
         while len(of_stream) <= most and end:
             with reading():
-                read: Any = await store.redis.xrevrange(f"{store.layout.skills_root}:{stream}", max=end, count=PAGE)
+                read: Any = await store.redis.xrevrange(key, max=end, count=PAGE)
             lines = [_line(id_.decode(), fields) for id_, fields in read]
             of_stream += [one for one in lines if rooms is None or one.channel in rooms]
             end = f"({lines[-1].id}" if len(read) == PAGE else ""
@@ -128,8 +136,12 @@ async def page(store: Store, *, rooms: Collection[str] | None, most: int, before
     return Page(found[:end_at], len(found) > end_at)
 
 
-async def _latest(store: Store, stream: str, room: str, most: int) -> list[Line]:
-    key = f"{store.layout.skills_root}:{stream}"
+def _streams(store: Store) -> tuple[str, ...]:
+    skills, tools = store.layout.skills_root, store.layout.mcp_root
+    return f"{skills}:audit", f"{skills}:refused", f"{tools}:audit"
+
+
+async def _latest(store: Store, key: str, room: str, most: int) -> list[Line]:
     found: list[Line] = []
     end = "+"
     while len(found) < most:

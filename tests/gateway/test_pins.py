@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.pins import Definition, Pins
+from gateway.shelf.audit import page, read
 from gateway.store import Store
 
 ECHO = Definition("twin__echo", "Says it again.", {"type": "object", "properties": {"text": {"type": "string"}}})
@@ -21,7 +22,7 @@ def pins(store: Store) -> Pins:
 async def test_nobody_has_approved_what_nobody_has_seen(pins: Pins) -> None:
     assert await pins.of([]) == {}
     assert await pins.of(["twin__echo"]) == {}
-    assert not await pins.revoke("twin__echo")
+    assert not await pins.revoke("twin__echo", "operator ann")
 
 
 async def test_what_is_approved_is_kept_word_for_word(pins: Pins) -> None:
@@ -31,8 +32,25 @@ async def test_what_is_approved_is_kept_word_for_word(pins: Pins) -> None:
     pin = found["twin__echo"]
     assert (pin.definition, pin.by, pin.at_ms, pin.holds) == (ECHO, "operator ann", 7, True)
     assert pin.definition.hash == ECHO.hash
-    assert await pins.revoke("twin__echo")
+    assert await pins.revoke("twin__echo", "operator ann")
     assert await pins.of(["twin__echo"]) == {}
+
+
+async def test_each_yes_and_each_that_is_taken_back_leaves_its_line(pins: Pins) -> None:
+    other = replace(ECHO, description="Something else.")
+    await pins.approve(ECHO, "operator ann", 1)
+    await pins.approve(other, "operator bob", 2)
+    await pins.revoke("twin__echo", "operator ann")
+    await pins.revoke("twin__echo", "operator ann")
+    told = [(one.who, one.what, one.thing, one.before, one.after) for one in await read(pins.store)]
+    assert told == [
+        ("operator ann", "mcp approve", "twin__echo", "", ECHO.hash),
+        ("operator bob", "mcp approve", "twin__echo", ECHO.hash, other.hash),
+        ("operator ann", "mcp revoke", "twin__echo", other.hash, ""),
+    ]
+    assert await read(pins.store, room="chat/room") == []
+    pages = [one.what for one in (await page(pins.store, rooms=None, most=2)).lines]
+    assert pages == ["mcp revoke", "mcp approve"]
 
 
 def test_the_hash_is_of_all_that_a_model_is_shown() -> None:
@@ -68,7 +86,7 @@ async def test_who_saw_it_before_somebody_decided_takes_nothing_away(pins: Pins)
     await pins.approve(other, "ann", 1)
     assert not await pins.note_change(ECHO, other.hash)
     assert (await pins.of(["twin__echo"]))["twin__echo"].holds
-    await pins.revoke("twin__echo")
+    await pins.revoke("twin__echo", "operator ann")
     assert not await pins.note_change(other, ECHO.hash)
     await pins.approve(other, "ann", 2)
     assert (await pins.of(["twin__echo"]))["twin__echo"].holds, "a revoked one leaves no trace"

@@ -116,7 +116,7 @@ def revoke(loaded: Loaded, tool: str) -> None:
 
     It counts from the next call on. The server is not asked.
     """
-    was_there = _do(loaded, lambda pins: pins.revoke(tool))
+    was_there = _do(loaded, lambda pins: pins.revoke(tool, f"operator {user()}"))
     click.echo(f"{one_line(tool)} {'is not approved any more' if was_there else 'was not approved'}.")
 
 

@@ -95,6 +95,10 @@ def test_a_yes_can_be_taken_back_without_the_server(command: Command, tmp_path: 
     assert command("mcp", "revoke", "twin__echo") == "twin__echo was not approved.\n"
     assert len(ledger(tmp_path, "start")) == starts
     assert "not approved" in command("mcp", "show", "twin__echo")
+    given, taken = command("audit").splitlines()
+    assert "mcp approve  twin__echo  – → " in given
+    assert "mcp revoke  twin__echo" in taken
+    assert taken.split("  ")[1].startswith("operator ")
 
 
 @pytest.mark.parametrize(

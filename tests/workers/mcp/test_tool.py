@@ -174,7 +174,7 @@ async def test_a_yes_that_is_taken_back_counts_at_once(opened: Open, pins: Pins,
         desk.model.answer_with([calls("twin__echo", {"text": "a"}), second, says("Done.")])
         async with desk.busy("go"):
             await until(lambda: len(desk.model.asked) == 2)
-            await pins.revoke("twin__echo")
+            await pins.revoke("twin__echo", "test")
             hold.set()
             await until(lambda: bool(desk.room.sent))
         first, refused = (one["content"] for one in results(desk.model.asked[-1]))
