@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.asked import TEXT_MAX, Asked, decided, questions_in
@@ -102,6 +102,7 @@ class Hearing:
             Button((one.question or one.code)[:BUTTON_CHARACTERS], f"answer {one.code}") for one in open_now
         )
         records, rows = self.cards.made(f"unclear {keys[0]}", [Outbound(text, is_notice=True, buttons=buttons)])
+        records = [replace(one, data={**one.data, "of": keys[0]}) for one in records]
         return [Record("unclear", turn.now_ms(), {"turn": turn.id, "messages": keys}), *records], rows
 
 
