@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 from pydantic import ValidationError
 
-from config.loading import Loaded
+from config.settings import Language
 from gateway.admin.operations import Input, Operation
 from gateway.admin.visits import Caller, House, Visit
 from gateway.commands.skill import answers
@@ -31,8 +31,9 @@ class NotUnderstood(Exception):
     """`str()` says for people what is wrong with what was given."""
 
 
-def visit_of(house: House, caller: Caller, loaded: Loaded, id_: str = "") -> Visit:
-    return Visit(house, caller, id_ or f"admin {secrets.token_hex(12)}", house.mailbox.now_ms(), loaded)
+def visit_of(house: House, caller: Caller, *, id_: str = "", language: Language = "en") -> Visit:
+    id_ = id_ or f"admin {secrets.token_hex(12)}"
+    return Visit(house, caller, id_, house.mailbox.now_ms(), house.loaded(), language)
 
 
 def given(operation: Operation[Any, Any], fields: Mapping[str, Any]) -> Input:
@@ -60,9 +61,9 @@ def wrong(error: ValidationError) -> str:
     return "; ".join(told)
 
 
-def refused(refusal: Refusal) -> str:
+def refused(refusal: Refusal, language: Language) -> str:
     """In the words of the chat."""
-    return plain(answers.refused(refusal, "en"))
+    return plain(answers.refused(refusal, language))
 
 
 def rule_of(refusal: Refusal) -> str:
