@@ -103,7 +103,9 @@ async def open_parts(loaded: Loaded, redis_url: str, rq_url: str) -> Parts:
         bell=bell,
         feed=feed,
         http=http,
-        adapters=adapters(loaded, Outside(http, feed, Files(store), Boards(store), settings.tools.web_fetch)),
+        adapters=adapters(
+            loaded, Outside(http, feed, Files(store), Boards(store), settings.tools.web_fetch, mailbox.now_ms)
+        ),
         intake=Intake(mailbox, bell, watched),
         watched=watched,
     )
@@ -241,7 +243,7 @@ class Gateway:
             if not adapter.is_ready:
                 log(logger, "not taken yet", level=logging.WARNING, connection=name, reason="who we are is not known")
                 return refusal(503, "try again")
-            events = adapter.parse(raw, time.time())
+            events = adapter.parse(raw, self._parts.mailbox.now_ms() / 1_000)
         except Unauthorized as why:
             log(logger, "refused", level=logging.WARNING, connection=name, reason=str(why))
             return refusal(401, "unauthorized")

@@ -96,7 +96,10 @@ async def open_desk(
                 watched=watched,
                 mailbox=mailbox,
                 adapters=adapters(
-                    loaded, platforms.Outside(http, feed, Files(store), Boards(store), settings.tools.web_fetch)
+                    loaded,
+                    platforms.Outside(
+                        http, feed, Files(store), Boards(store), settings.tools.web_fetch, mailbox.now_ms
+                    ),
                 ),
                 agent=Agent(
                     settings,
