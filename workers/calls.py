@@ -21,7 +21,7 @@ from gateway.workspace import Workspace
 from skills.library import SkillNotFound
 from workers.cards import Cards
 from workers.context import in_context
-from workers.judging import Asks, Judge, Refusal, Runs
+from workers.judging import Judge, Refusal, Runs, Waits
 from workers.live import Telling
 from workers.moves import Pending
 from workers.persons import Persons, said_again
@@ -104,9 +104,9 @@ class Calls:
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None  # the first says why the others were cancelled
 
-    async def _one(self, judged: Runs | Asks | Refusal, here: Here) -> None:
+    async def _one(self, judged: Runs | Waits | Refusal, here: Here) -> None:
         call = judged.call
-        if isinstance(judged, Asks):
+        if isinstance(judged, Waits):
             await self._persons.approve(judged)
             return
         shown = self._shown_name(call, here)
@@ -168,7 +168,7 @@ class Calls:
 
     async def _refuse(self, refusal: Refusal, here: Here) -> ToolResult:
         if refusal.rule:
-            await self.rights.refused(self.turn.actor, here, refusal.asked, refusal.rule)
+            await self.rights.refused(self.turn.actor, here, refusal.named, refusal.rule)
         return ToolResult(refusal.why, untrusted=False)
 
     async def _run(self, judged: Runs, here: Here) -> tuple[ToolResult, bool]:
