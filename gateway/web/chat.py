@@ -19,6 +19,7 @@ from multidict import CIMultiDict
 from redis.exceptions import RedisError
 
 from config.settings import Settings
+from gateway.content_types import media_type
 from gateway.feed import PLACE, Feed
 from gateway.files import FILE_MAX_BYTES, Files
 from gateway.intake import Intake
@@ -31,7 +32,7 @@ from gateway.web.assets import Asset, assets
 from gateway.web.door import SECURITY_HEADERS, Door, Refused, language_of_request
 from gateway.web.transcript import SHOWN_MAX, STOP, transcript
 from gateway.web.uploads import Uploads
-from gateway.wire import read_json
+from gateway.wire import read_form, read_json
 
 logger = logging.getLogger(__name__)
 
@@ -119,12 +120,14 @@ class Chat:
         return self._html(request, "login.html")
 
     async def log_in(self, request: web.Request) -> web.Response:
-        if request.content_type != "application/x-www-form-urlencoded":
+        if _media_type(request) != "application/x-www-form-urlencoded":
             raise Refused(415, "chat.not_understood", "a login is a form")
-        await self._body(request)  # within the limits; aiohttp keeps it for `post`
-        given = (await request.post()).get("password", "")
+        try:
+            given = read_form(await self._body(request)).get("password", "")
+        except Malformed as error:
+            raise Refused(400, "chat.not_understood", str(error)) from error
         response = _see_other("/chat")
-        if self._door.password is not None and await self._door.log_in(request, response, str(given)):
+        if self._door.password is not None and await self._door.log_in(request, response, given):
             return response
         log(logger, "wrong password", logging.WARNING, path=request.path)
         return self._html(request, "login.html", status=403, error=say("login.wrong", language_of_request(request)))
@@ -307,7 +310,7 @@ class Chat:
         return web.Response(text=_filled(_template(name), {**spoken, **given}), status=status, content_type="text/html")
 
     async def _json(self, request: web.Request) -> dict[str, Any]:
-        if request.content_type != "application/json":
+        if _media_type(request) != "application/json":
             raise Refused(415, "chat.not_understood", "the content type is not application/json")
         try:
             said = read_json(await self._body(request))
@@ -330,6 +333,10 @@ def _conversation(request: web.Request) -> str:
     if not CONVERSATION.fullmatch(asked):
         raise Refused(400, "chat.not_understood", f"`conversation` must be of the form {CONVERSATION.pattern}")
     return asked
+
+
+def _media_type(request: web.Request) -> str:
+    return media_type(request.headers.get("Content-Type", ""))
 
 
 def _see_other(where: str) -> web.Response:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from gateway.admin.operations import Operation, operations, status_of
 from gateway.admin.visits import House
+from gateway.content_types import media_type
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Malformed
@@ -90,7 +91,7 @@ class Api:
             if len(fields) != len(request.query):
                 raise NotUnderstood("a field is there twice")
             return given(operation, fields)
-        if request.content_type != "application/json":
+        if media_type(request.headers.get("Content-Type", "")) != "application/json":
             raise Closed(415, "admin.closed.json", "no JSON")
         try:
             read = read_json(await body_of(request, self._house))

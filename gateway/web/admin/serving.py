@@ -17,6 +17,7 @@ from gateway.admin.operations import operations, status_of
 from gateway.admin.visits import House
 from gateway.logs import log
 from gateway.phrases import say
+from gateway.platforms import Malformed
 from gateway.shelf.audit import Change
 from gateway.shelf.outcomes import Refusal
 from gateway.store import Unreachable
@@ -27,6 +28,7 @@ from gateway.web.admin.templates import filled
 from gateway.web.admin.visiting import NotUnderstood, body_of, given, refused, rule_of, visit_of
 from gateway.web.assets import assets
 from gateway.web.door import language_of_request
+from gateway.wire import read_form
 
 logger = logging.getLogger(__name__)
 
@@ -168,9 +170,12 @@ class Pages:
 
     async def log_in(self, request: web.Request) -> web.Response:
         self._door.check_origin(request)
-        await body_of(request, self._house)
+        try:
+            link = read_form(await body_of(request, self._house)).get("link", "")
+        except Malformed as why:
+            raise NotUnderstood(str(why)) from None
         response = _see_other(START)
-        session = await self._door.sign_in(request, response, str((await request.post()).get("link", "")))
+        session = await self._door.sign_in(request, response, link)
         change = Change("", session.caller.name, "", "", "a login link")
         await self._house.shelf.audit(change, "admin sign-in", session.caller.name)
         log(logger, "signed in", who=session.caller.name)

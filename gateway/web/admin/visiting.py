@@ -14,12 +14,15 @@ from config.settings import Language
 from gateway.admin.operations import Input, Operation
 from gateway.admin.visits import Caller, House, Visit
 from gateway.commands.skill import answers
+from gateway.content_types import charset
 from gateway.shelf.outcomes import Refusal
 from gateway.text.unmarked import plain
 
 
 async def body_of(request: web.Request, house: House) -> bytes:
     """Within the limits of size and time; aiohttp keeps it for `post`. Raises `NotUnderstood`."""
+    if charset(request.headers.get("Content-Type", "")).lower() not in {"", "utf-8"}:
+        raise NotUnderstood("the body is not in UTF-8")  # `post` would take any name that Python knows, `punycode` too
     try:
         async with asyncio.timeout(house.loaded().settings.gateway.body_timeout_s):
             return await request.read()

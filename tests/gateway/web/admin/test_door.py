@@ -55,6 +55,13 @@ async def test_the_cookie_is_for_these_pages_and_no_script_reads_it(site: Served
         assert "Secure" in proxied.headers["Set-Cookie"]
 
 
+async def test_a_form_in_another_encoding_is_not_read(site: Served) -> None:
+    async with site.browser() as browser:
+        kind = "application/x-www-form-urlencoded; charset=punycode"
+        refused = await browser.post("/admin/login", {"link": "x"}, Content_Type=kind)
+        assert (refused.status, "not in UTF-8" in refused.text) == (400, True)
+
+
 async def test_an_expired_link_and_a_made_up_one_open_nothing(site: Served) -> None:
     link = await site.keys.make_link(ADMIN, 0.01)
     await asyncio.sleep(0.1)
