@@ -51,6 +51,8 @@ class Refusal:
     """The tool's name as the model gave it."""
     reason: str = ""
     """The kind of rule, as `gateway.access` has it, for people who ask in their language."""
+    by_person: bool = False
+    """Somebody said no to it: nothing went wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,8 @@ class Judge:
             return Refusal(call, "Nobody said yes in time, so it did not run. Tell the person.")
         if word.word != "yes":
             reason = f": {word.text}" if word.text else ""
-            return Refusal(call, f"{word.name or word.by} said no{reason}. It did not run. Don't ask for it again.")
+            said_no = f"{word.name or word.by} said no{reason}. It did not run. Don't ask for it again."
+            return Refusal(call, said_no, by_person=True)
         verdict = may(Actor(word.by), here, Approval(word.requester))
         if not verdict.allowed:
             return Refusal(call, "Whoever said yes may not do so any more. It did not run.", verdict.rule, call.name)

@@ -62,8 +62,8 @@ class StepLine:
 
     kind: Literal["skill", "tool", "step"]
     name: str
-    state: Literal["waiting", "running", "done", "failed"]
-    """Only a plan's steps wait."""
+    state: Literal["waiting", "running", "done", "failed", "refused"]
+    """Only a plan's steps wait. `refused`: a person said no."""
 
 
 @dataclass(frozen=True, slots=True)
