@@ -19,13 +19,19 @@ def leashed(command: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", str(Path(leash.__file__)), str(os.getpid()), *command]
 
 
-async def start_child(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Child:
+async def start_child(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, *, stdout: int | None = None
+) -> Child:
     """Start a command in a session of its own: a terminal's Ctrl-C goes to us, and we stop it in the right order.
 
-    Without `environment` it gets ours.
+    Without `environment` and `stdout` it gets ours.
     """
     return await asyncio.create_subprocess_exec(
-        *leashed(command), stdin=asyncio.subprocess.DEVNULL, env=environment, start_new_session=True
+        *leashed(command),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=stdout,
+        env=environment,
+        start_new_session=True,
     )
 
 

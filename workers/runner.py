@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from config.settings import MailboxSettings
 from gateway.bell import Bell, Foreign
-from gateway.conversation.claim import Claim, Claimed, Fenced, Lost
+from gateway.conversation.claim import Claim, Claimed, Leaving, Lost
 from gateway.conversation.mailbox import Cold, Mailbox
 from gateway.logs import log
 from gateway.serving import cancelled
@@ -200,8 +200,9 @@ class Runner:
                 claimed = await self._attend(claim, self._places_with_mine)
         except Lost as lost:  # Leaving as well: it is still ours to give
             log(logger, "claim lost", level=logging.WARNING, conversation=claim.conversation, why=type(lost).__name__)
-            # What holds up its worker past the lease, again and again, must not go round for ever.
-            await self._hand_over(claim, counts=isinstance(lost, Fenced))
+            # What does not finish, again and again, must not go round for ever, whatever the reason; a worker that
+            # ends is none.
+            await self._hand_over(claim, counts=not isinstance(lost, Leaving))
         except Refused as error:
             log(logger, "claim broke", level=logging.ERROR, error=error, conversation=claim.conversation)
         except Unreachable as error:

@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Sized
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -22,6 +24,7 @@ from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, fails, says
 from tests.harness.processes import until
 from tests.harness.slack_twin import DIRECT, TEAM
+from workers.runner import ALONE_AFTER, BURY_AFTER
 
 
 async def test_a_worker_killed_while_the_model_speaks_is_replaced_by_another_that_answers_once(stage: Stage) -> None:
@@ -320,6 +323,38 @@ def kill_caller(peer: tuple[str, int]) -> None:
     for connection in psutil.net_connections("tcp"):
         if connection.laddr and connection.laddr[1] == peer[1] and connection.pid:
             psutil.Process(connection.pid).kill()
+
+
+async def test_what_holds_up_its_process_again_and_again_is_buried_with_a_notice(stage: Stage) -> None:
+    """At first its worker, past the lease; then the process that it has for itself, and that one for ever."""
+    stage.model.answer_with(lambda _: says("never", hold=asyncio.Event()))
+    await stage.start()
+    worker = stage.deskmate.running[-1]
+    said = await stage.slack.say(stage.hook, "hello?")
+
+    async def hold_up() -> None:
+        whole = psutil.Process(worker.process.pid)
+        asked = stage.model.asked
+        for attempt in range(BURY_AFTER):
+            await stage.model.until(partial(more_than, asked, attempt))
+            if attempt >= ALONE_AFTER:
+                [alone] = [one for one in whole.children(recursive=True) if "workers.alone" in one.cmdline()]
+                alone.suspend()
+                continue
+            whole.suspend()
+            await asyncio.sleep(QUICK["lease_s"] * 1.5)  # nothing tells that it is long enough
+            whole.resume()
+
+    holding = asyncio.create_task(hold_up())
+    reply = await stage.slack.reply_to(said, timeout_s=150)
+    await holding
+    [buried] = worker.lines("buried")
+    assert buried["fields"]["reference"] in reply.text
+    assert len(worker.lines("stuck alone")) == BURY_AFTER - ALONE_AFTER
+
+
+def more_than(those: Sized, number: int) -> bool:
+    return len(those) > number
 
 
 async def test_status_tells_who_runs_and_what_was_given_up(stage: Stage) -> None:
