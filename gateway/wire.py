@@ -22,9 +22,9 @@ from urllib.parse import parse_qsl
 import aiohttp
 from yarl import URL
 
-from gateway import content_types
 from gateway.events import Attachment
 from gateway.platforms import Malformed, NotDownloaded, Outcome, OutcomeKind, RawRequest, Unauthorized
+from skills import depth
 
 UPLOAD_S: Final = 30.0
 """The longest that a call may take that carries a file."""
@@ -90,19 +90,17 @@ def media_type(request: RawRequest) -> str:
     values = request.headers.getall("Content-Type", [])
     if len(values) != 1:
         raise Malformed(f"Content-Type: {'missing' if not values else 'more than one'}")
-    return content_types.media_type(values[0])
+    return values[0].partition(";")[0].strip().lower()
 
 
 def read_json(raw: bytes | str) -> dict[str, Any]:
-    """A JSON object: UTF-8, no key twice, no NaN, no depth that breaks the reader. Lone surrogates become U+FFFD."""
+    """A JSON object: UTF-8, no key twice, no NaN, no depth that breaks anybody. Lone surrogates become U+FFFD."""
     try:
         text = raw.decode("utf-8") if isinstance(raw, bytes) else raw
-        value = _JSON.decode(text)
+        value = depth.read(text, _JSON)
         if _LONE_HALF.search(text):
             whole = json.dumps(value, ensure_ascii=False)
             value = json.loads(whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
-    except RecursionError:
-        raise Malformed("not the JSON we read: too deep") from None
     except UnicodeError:
         raise Malformed("not the JSON we read: not UTF-8") from None
     except ValueError as error:
@@ -299,7 +297,7 @@ def file_of(answer: Answer | Outcome, whose: str, attachment: Attachment, *, why
         raise NotDownloaded(f"it is not there any more{hint}")
     if answer.status != 200:
         raise NotDownloaded(f"{whose} did not give it: status {answer.status}{hint}")
-    kind = content_types.media_type(answer.headers.get("Content-Type", ""))
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     # A page that somebody attached is as long as was said; one about an error is not.
     if kind in {"text/html", "application/json"} and len(answer.body) != attachment.size_bytes:
         raise NotDownloaded(f"{whose} sent a page of {kind} in its place{hint}")

@@ -14,14 +14,13 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from config.settings import SkillsSettings
-from skills import contents, ids, sandbox
+from skills import contents, depth, ids, sandbox
 from skills.bundles import Cache
 from skills.contents import Changed
 from skills.folders import Skill
 from skills.runs import Limits, Output, Stopped
 from skills.sandbox import Cage, Found, Job
 
-DEPTH_MAX: Final = 100
 """How deep a result may be nested."""
 MASKED_MIN: Final = 4
 
@@ -195,9 +194,9 @@ def _returned(output: Output) -> Any:
     The bytes are the program's, which may have written them without us: all is checked.
     """
     try:
-        said = json.loads(output.result.decode(), parse_constant=_no_number)
-    except RecursionError:
-        raise ValueError(f"gave a result nested deeper than {DEPTH_MAX}.") from None
+        said = depth.read(output.result, _JSON)
+    except depth.TooDeep as error:
+        raise ValueError(f"gave a result {error}.") from None
     except ValueError as error:
         raise ValueError(f"gave a result that is no JSON: {error}.") from None
     match said:
@@ -206,23 +205,15 @@ def _returned(output: Output) -> Any:
         case {"text": str(text), **rest} if not rest and not output.failed:
             return text
         case {"json": value, **rest} if not rest and not output.failed:
-            _check_depth(value)
             return value
     raise ValueError("gave a result of its own making; what counts is what run(params) returns.")
 
 
-def _check_depth(value: Any) -> None:
-    level = [value]
-    for _ in range(DEPTH_MAX):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
-        level = [one for each in inner for one in each]
-        if not level:
-            return
-    raise ValueError(f"gave a result nested deeper than {DEPTH_MAX}.")
-
-
 def _no_number(word: str) -> Any:
     raise ValueError(f"{word} is no number in JSON")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_no_number)
 
 
 class _Mask:

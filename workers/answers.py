@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from gateway.events import is_blank
+from skills import depth
 
 CUT = {"max_tokens", "model_context_window_exceeded"}
 """Reasons to stop in the midst of whatever is being written."""
@@ -101,15 +102,13 @@ def read_arguments(text: str) -> tuple[dict[str, Any], str]:
     Strict, where Python's `json` is not: no NaN or infinity, no key twice, no half of a surrogate pair.
     """
     try:
-        arguments = json.loads(
-            text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique_keys
-        )
+        arguments = depth.read(text, _JSON)
         text_in = json.dumps(arguments, ensure_ascii=False)
         text_in.encode()
     except UnicodeEncodeError:
         return {}, "the arguments hold half of a surrogate pair, which is no character"
-    except RecursionError:
-        return {}, "the arguments are nested too deeply"
+    except depth.TooDeep as error:
+        return {}, f"the arguments are {error}"
     except ValueError as error:
         return {}, f"the arguments are not valid JSON: {error}"
     if not isinstance(arguments, dict):
@@ -135,3 +134,6 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r} is there twice")
     return unique
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique_keys)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from gateway.conversation.plans import Step, in_order
 from gateway.events import is_blank
+from skills import depth
 
 ID: Final = re.compile(r"[A-Za-z0-9_-]{1,20}")
 TASK_CHARACTERS: Final = 2_000
@@ -82,7 +82,7 @@ def read_review(answer: str, ids: Collection[str]) -> Review:
 def _object(answer: str) -> dict[str, Any]:
     fenced = _FENCED.findall(answer)
     try:
-        read = json.loads(fenced[0] if len(fenced) == 1 else answer)
+        read = depth.read(fenced[0] if len(fenced) == 1 else answer)
     except ValueError as error:
         raise Unreadable(f"it is not JSON ({error}); answer with one JSON object and nothing else") from None
     if not isinstance(read, dict):

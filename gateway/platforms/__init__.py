@@ -7,8 +7,7 @@ events or a refusal out), the second half talks to the platform. Nothing here ke
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -62,8 +61,8 @@ class StepLine:
 
     kind: Literal["skill", "tool", "step"]
     name: str
-    state: Literal["waiting", "running", "done", "failed", "refused"]
-    """Only a plan's steps wait. `refused`: a person said no."""
+    state: Literal["waiting", "running", "done", "failed"]
+    """Only a plan's steps wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,11 +414,6 @@ class Address:
     handle: ReplyHandle | None = None
 
 
-def own_ms() -> int:
-    """This machine's own time, for who is alone with what is written down."""
-    return int(time.time() * 1_000)
-
-
 @dataclass(frozen=True, slots=True)
 class Outside:
     """What an adapter may use of the world."""
@@ -433,8 +427,6 @@ class Outside:
     """Texts that a platform comes for."""
     fetching: WebFetchSettings = field(default_factory=WebFetchSettings)
     """The rules for addresses that came from outside."""
-    now_ms: Callable[[], int] = own_ms
-    """The server's time: until when a handle lasts is written down by one process and read by another."""
 
 
 class Platform(Protocol):

@@ -42,6 +42,8 @@ def test_numbers_are_ids_too_and_a_need_said_twice_is_one() -> None:
     [
         ("First I read A.", "not JSON"),
         ("[1]", "no object"),
+        ("[" * 3_000, "not JSON"),
+        ('{"steps": ' + "[" * 400 + "]" * 400 + "}", "nested deeper"),
         ("{}", '"steps" is missing'),
         (plan(), '"steps" is missing'),
         (plan(*(step(str(one)) for one in range(9))), "9 steps; allowed are 8"),

@@ -17,6 +17,8 @@ from mcp_types import (
     TextResourceContents,
 )
 
+from skills import depth
+
 
 def text_of(result: CallToolResult) -> str:
     """All blocks, one below the other; what is no text is described. Structured content that no block repeats, as JSON."""
@@ -50,6 +52,6 @@ def _size(base64: str) -> int:
 def _says(text: str, structured: Any) -> bool:
     """Whether a text is this very content: servers are told to give both, for those who know only text."""
     try:
-        return bool(json.loads(text) == structured)
-    except (ValueError, RecursionError):
+        return bool(depth.read(text) == structured)
+    except ValueError:
         return False

@@ -32,6 +32,7 @@ from anthropic import (
 
 from config.settings import ModelSettings
 from gateway.logs import log
+from skills import depth
 from workers.answers import Growing
 from workers.models import Answer, ModelError, Request, StopReason, TextDelta, Usage
 
@@ -192,7 +193,7 @@ class AnthropicModel:
     async def _events(self, response: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:
         async for event in AsyncStream.raw_events(response):
             if event.data:
-                parsed: dict[str, Any] = json.loads(event.data)
+                parsed: dict[str, Any] = depth.read(event.data)
                 if parsed["type"] == "error":
                     raise self._refusal(200, parsed, response.headers)
                 yield parsed

@@ -16,13 +16,12 @@ from yarl import URL
 
 from config.settings import WebSearchSettings
 from gateway.logs import log
+from skills import depth
 
 ANSWER_MAX_BYTES: Final = 2_000_000
 TITLE_MAX: Final = 200
 SNIPPET_MAX: Final = 600
 URL_MAX: Final = 2_048
-SOURCE_MAX: Final = 4_000
-"""Characters of a text before `&amp;` and the like are read: Python refuses to read a number with more digits than 4,300."""
 _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 logger = logging.getLogger(__name__)
@@ -95,8 +94,8 @@ async def _json(response: aiohttp.ClientResponse) -> Any:
         if len(raw) > ANSWER_MAX_BYTES:
             raise NotSearched(f"the search service answered with more than {ANSWER_MAX_BYTES:,} bytes")
     try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        return depth.read(bytes(raw))
+    except ValueError:
         return None
 
 
@@ -151,5 +150,5 @@ def _address(given: Any) -> str:
 def _cleaned(given: Any, most: int) -> str:
     if not isinstance(given, str):
         return ""
-    text = " ".join(html.unescape(_TAG.sub("", given[: most * 20])[:SOURCE_MAX]).split())
+    text = " ".join(html.unescape(_TAG.sub("", given[: most * 20])).split())
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

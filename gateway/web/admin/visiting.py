@@ -10,19 +10,16 @@ from typing import Any
 from aiohttp import web
 from pydantic import ValidationError
 
-from config.settings import Language
+from config.loading import Loaded
 from gateway.admin.operations import Input, Operation
 from gateway.admin.visits import Caller, House, Visit
 from gateway.commands.skill import answers
-from gateway.content_types import charset
 from gateway.shelf.outcomes import Refusal
 from gateway.text.unmarked import plain
 
 
 async def body_of(request: web.Request, house: House) -> bytes:
     """Within the limits of size and time; aiohttp keeps it for `post`. Raises `NotUnderstood`."""
-    if charset(request.headers.get("Content-Type", "")).lower() not in {"", "utf-8"}:
-        raise NotUnderstood("the body is not in UTF-8")  # `post` would take any name that Python knows, `punycode` too
     try:
         async with asyncio.timeout(house.loaded().settings.gateway.body_timeout_s):
             return await request.read()
@@ -34,9 +31,8 @@ class NotUnderstood(Exception):
     """`str()` says for people what is wrong with what was given."""
 
 
-def visit_of(house: House, caller: Caller, *, id_: str = "", language: Language = "en") -> Visit:
-    id_ = id_ or f"admin {secrets.token_hex(12)}"
-    return Visit(house, caller, id_, house.mailbox.now_ms(), house.loaded(), language)
+def visit_of(house: House, caller: Caller, loaded: Loaded, id_: str = "") -> Visit:
+    return Visit(house, caller, id_ or f"admin {secrets.token_hex(12)}", house.mailbox.now_ms(), loaded)
 
 
 def given(operation: Operation[Any, Any], fields: Mapping[str, Any]) -> Input:
@@ -64,9 +60,9 @@ def wrong(error: ValidationError) -> str:
     return "; ".join(told)
 
 
-def refused(refusal: Refusal, language: Language) -> str:
+def refused(refusal: Refusal) -> str:
     """In the words of the chat."""
-    return plain(answers.refused(refusal, language))
+    return plain(answers.refused(refusal, "en"))
 
 
 def rule_of(refusal: Refusal) -> str:

@@ -130,7 +130,8 @@ async def test_citations_are_gathered_in_their_block() -> None:
         ('"text"', "must be a JSON object, not str"),
         ("null", "must be a JSON object, not NoneType"),
         ('{"a": "\\ud800"}', "half of a surrogate pair"),
-        ('{"a": ' + "[" * 100_000, "nested too deeply"),
+        ('{"a": ' + "[" * 100_000, "nested deeper than 100"),
+        ('{"a": ' * 490 + "1" + "}" * 490, "nested deeper than 100"),
         ('{"a": ' + "9" * 5_000 + "}", "not valid JSON"),
     ],
 )
