@@ -30,6 +30,7 @@ from gateway.bell import Bell, open_bell
 from gateway.boards import Boards
 from gateway.checks import check_server
 from gateway.connections import adapters
+from gateway.content_types import LONGEST
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Event
 from gateway.feed import Feed
@@ -103,7 +104,9 @@ async def open_parts(loaded: Loaded, redis_url: str, rq_url: str) -> Parts:
         bell=bell,
         feed=feed,
         http=http,
-        adapters=adapters(loaded, Outside(http, feed, Files(store), Boards(store), settings.tools.web_fetch)),
+        adapters=adapters(
+            loaded, Outside(http, feed, Files(store), Boards(store), settings.tools.web_fetch, mailbox.now_ms)
+        ),
         intake=Intake(mailbox, bell, watched),
         watched=watched,
     )
@@ -241,7 +244,7 @@ class Gateway:
             if not adapter.is_ready:
                 log(logger, "not taken yet", level=logging.WARNING, connection=name, reason="who we are is not known")
                 return refusal(503, "try again")
-            events = adapter.parse(raw, time.time())
+            events = adapter.parse(raw, self._parts.mailbox.now_ms() / 1_000)
         except Unauthorized as why:
             log(logger, "refused", level=logging.WARNING, connection=name, reason=str(why))
             return refusal(401, "unauthorized")
@@ -308,8 +311,7 @@ class Gateway:
     async def _answered(self, request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
         """Errors are short JSON; what they mean stands in the log."""
         try:
-            if self._leaving:
-                raise web.HTTPServiceUnavailable
+            self._check_door(request)
             return await handler(request)
         except web.HTTPException as error:
             if error.status < 400:
@@ -333,6 +335,12 @@ class Gateway:
         except Exception as error:  # noqa: BLE001  # nobody is told more than that
             log(logger, "request failed", logging.ERROR, error=error, path=request.path, method=request.method)
             return refusal(500, "internal error")
+
+    def _check_door(self, request: web.BaseRequest) -> None:
+        if self._leaving:
+            raise web.HTTPServiceUnavailable
+        if len(request.headers.get("Content-Type", "")) > LONGEST:
+            raise web.HTTPUnsupportedMediaType
 
     def _addresses(self) -> str:
         """Where platforms may send to, for an operator who looks for a wrong address."""

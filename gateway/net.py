@@ -23,6 +23,7 @@ from yarl import URL
 
 from config.addresses import HOST_NAME, NUMBER
 from config.settings import WebFetchSettings
+from gateway import content_types
 from gateway.logs import log
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -75,7 +76,8 @@ class Fetched:
     status: int
     content_type: str
     """Without parameters, in lower case; empty if the server did not say."""
-    charset: str | None
+    charset: str
+    """As the server named it; empty if it did not."""
     body: bytes
     size_bytes: int | None
     """What the server announced; compressed bodies announce the compressed size."""
@@ -234,7 +236,8 @@ class Fetcher:
             raise NotFetched(text, was_led=True) from None
 
     async def _read(self, response: aiohttp.ClientResponse, wanted: Callable[[str], bool]) -> Fetched:
-        kind = response.content_type.lower() if "Content-Type" in response.headers else ""
+        header = response.headers.get("Content-Type", "")
+        kind = content_types.media_type(header)
         body, is_cut = bytearray(), False
         most = self._larger.get(kind, self._rules.max_bytes)
         if wanted(kind):
@@ -248,7 +251,7 @@ class Fetcher:
             url=str(response.url),
             status=response.status,
             content_type=kind,
-            charset=response.charset,
+            charset=content_types.charset(header),
             body=bytes(body),
             size_bytes=response.content_length,
             is_cut=is_cut,

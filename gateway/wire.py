@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl
 import aiohttp
 from yarl import URL
 
+from gateway import content_types
 from gateway.events import Attachment
 from gateway.platforms import Malformed, NotDownloaded, Outcome, OutcomeKind, RawRequest, Unauthorized
 from skills import depth
@@ -90,7 +91,7 @@ def media_type(request: RawRequest) -> str:
     values = request.headers.getall("Content-Type", [])
     if len(values) != 1:
         raise Malformed(f"Content-Type: {'missing' if not values else 'more than one'}")
-    return values[0].partition(";")[0].strip().lower()
+    return content_types.media_type(values[0])
 
 
 def read_json(raw: bytes | str) -> dict[str, Any]:
@@ -297,7 +298,7 @@ def file_of(answer: Answer | Outcome, whose: str, attachment: Attachment, *, why
         raise NotDownloaded(f"it is not there any more{hint}")
     if answer.status != 200:
         raise NotDownloaded(f"{whose} did not give it: status {answer.status}{hint}")
-    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    kind = content_types.media_type(answer.headers.get("Content-Type", ""))
     # A page that somebody attached is as long as was said; one about an error is not.
     if kind in {"text/html", "application/json"} and len(answer.body) != attachment.size_bytes:
         raise NotDownloaded(f"{whose} sent a page of {kind} in its place{hint}")

@@ -7,12 +7,10 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from gateway.asked import questions_in
-from gateway.commands import command_of
 from gateway.conversation.claim import Leaving
-from gateway.conversation.mailbox import event_of
 from gateway.conversation.records import Record
-from gateway.events import Event
 from workers.moves import is_stop, read_event
+from workers.taking import talk_of
 from workers.turn import Ended, Turn
 
 T = TypeVar("T")
@@ -104,20 +102,3 @@ async def unless_called(turn: Turn, work: Coroutine[Any, Any, T], *, interrupts:
             await asyncio.wait({task}, timeout=CANCEL_WAIT_S)
         if task.done() and not task.cancelled():
             task.exception()  # it came too late for anybody
-
-
-def is_talk(raw: bytes) -> bool:
-    try:
-        return not command_of(Event.load(raw))
-    except ValueError:
-        return False
-
-
-def talk_of(inbox: Sequence[bytes]) -> list[bytes]:
-    """The members that are talk and no command, up to the first command: commands keep their place in line."""
-    members = []
-    for member in inbox:
-        if not is_talk(event_of(member)):
-            break
-        members.append(member)
-    return members

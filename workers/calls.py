@@ -21,8 +21,8 @@ from gateway.workspace import Workspace
 from skills.library import SkillNotFound
 from workers.cards import Cards
 from workers.context import in_context
-from workers.judging import Asks, Judge, Refusal, Runs
-from workers.live import Telling
+from workers.judging import Judge, Refusal, Runs, Waits
+from workers.live import Ending, Telling
 from workers.moves import Pending
 from workers.persons import Persons, said_again
 from workers.programs import ProgramTool
@@ -104,9 +104,9 @@ class Calls:
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None  # the first says why the others were cancelled
 
-    async def _one(self, judged: Runs | Asks | Refusal, here: Here) -> None:
+    async def _one(self, judged: Runs | Waits | Refusal, here: Here) -> None:
         call = judged.call
-        if isinstance(judged, Asks):
+        if isinstance(judged, Waits):
             await self._persons.approve(judged)
             return
         shown = self._shown_name(call, here)
@@ -120,6 +120,7 @@ class Calls:
                 return
         else:
             result, failed = await self._refuse(judged, here), True
+        ending = _ending(judged, failed=failed)
         log(
             logger,
             "tool",
@@ -138,8 +139,7 @@ class Calls:
             "text": cut(result.text, self.settings.result_max_characters),
             "shown": shown,
         }
-        if failed:
-            data["error"] = True
+        data |= {"done": {}, "failed": {"error": True}, "refused": {"error": True, "refused": True}}[ending]
         if isinstance(judged, Refusal) and judged.rule:
             data |= {"rule": judged.rule, "reason": judged.reason}
         if result.untrusted:
@@ -162,13 +162,13 @@ class Calls:
             rows=rows,
             finished_step=True,
         )
-        self.live.step_done(line, failed=failed)
+        self.live.step_done(line, ending)
         self._warn(result.records)
         await self.cards.send(rows)
 
     async def _refuse(self, refusal: Refusal, here: Here) -> ToolResult:
         if refusal.rule:
-            await self.rights.refused(self.turn.actor, here, refusal.asked, refusal.rule)
+            await self.rights.refused(self.turn.actor, here, refusal.named, refusal.rule)
         return ToolResult(refusal.why, untrusted=False)
 
     async def _run(self, judged: Runs, here: Here) -> tuple[ToolResult, bool]:
@@ -247,3 +247,9 @@ def cut(text: str, limit: int) -> str:
         return text
     head = limit * 3 // 4
     return f"{text[:head]}\n[... {len(text) - limit} characters left out ...]\n{text[-(limit - head) :]}"
+
+
+def _ending(judged: Runs | Refusal, *, failed: bool) -> Ending:
+    if isinstance(judged, Refusal) and judged.by_person:
+        return "refused"
+    return "failed" if failed else "done"

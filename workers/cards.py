@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
@@ -32,7 +32,7 @@ class Cards:
         """Records and rows of the cards and files that a call leads to. The files' bytes are kept already."""
         at_ms, turn, links = self.turn.now_ms(), self.turn.id, Links(self.turn, self.adapter.capabilities)
         cards = [card if card.is_notice else replace(card, markdown=links.harmless(card.markdown)) for card in cards]
-        records = [Record("card", at_ms, {"turn": turn, "text": card.markdown}) for card in cards]
+        records = [Record("card", at_ms, {"turn": turn, **_told(card)}) for card in cards]
         records += [Record("file", at_ms, {"turn": turn, "file": file.dump()}) for file in files]
         most = self.adapter.capabilities.buttons
         fitting = [replace(card, buttons=card.buttons[:most]) for card in cards]
@@ -59,3 +59,9 @@ class Cards:
     async def send(self, rows: Sequence[Row]) -> None:
         """Raises `Lost`, and `Parked` where the platform wants to be left alone: they are sent later then."""
         await Delivery(self.turn, self.adapter, self.turn.mailbox.settings).send_all(rows)
+
+
+def _told(card: Outbound) -> dict[str, Any]:
+    """As a record has it."""
+    buttons = [[one.label, one.command, one.style] for one in card.buttons]
+    return {"text": card.markdown} | ({"buttons": buttons} if buttons else {})

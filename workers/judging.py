@@ -47,14 +47,16 @@ class Refusal:
     """For the model."""
     rule: str = ""
     """What forbids it, where a rule of the operator or an admin does."""
-    asked: str = ""
+    named: str = ""
     """The tool's name as the model gave it."""
     reason: str = ""
     """The kind of rule, as `gateway.access` has it, for people who ask in their language."""
+    by_person: bool = False
+    """Somebody said no to it: nothing went wrong."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asks:
+class Waits:
     """A call that runs when a person has said yes."""
 
     call: Pending
@@ -86,18 +88,18 @@ class Judge:
     withheld: Mapping[str, str] = field(default_factory=dict)
     """See `Offer.withheld`."""
 
-    def judge(self, call: Pending, here: Here, history: Sequence[Record]) -> Runs | Asks | Refusal:
+    def judge(self, call: Pending, here: Here, history: Sequence[Record]) -> Runs | Waits | Refusal:
         """By what was offered, what holds now, the skills that are loaded, the tool's schema, and what a crash left."""
-        asked = call.bad_input if call.name == NO_NAME and call.bad_input else call.name
+        named = call.bad_input if call.name == NO_NAME and call.bad_input else call.name
         tool = self.offered.get(call.name)
-        verdict = _verdict(here, tool) if tool else _verdict_on(here, asked)
+        verdict = _verdict(here, tool) if tool else _verdict_on(here, named)
         if tool is None or not verdict.allowed:
             there = sorted(name for name, one in self.offered.items() if _verdict(here, one).allowed)
             why = f"There is no tool {call.name!r} here. Tools: {', '.join(there) or 'none'}."
             if verdict.allowed:
-                missing = f"{asked} can't be used now: {self.withheld[asked]}. " if asked in self.withheld else ""
-                return Refusal(call, missing + why, asked=asked)
-            return Refusal(call, why, verdict.rule, asked, verdict.reason)
+                missing = f"{named} can't be used now: {self.withheld[named]}. " if named in self.withheld else ""
+                return Refusal(call, missing + why, named=named)
+            return Refusal(call, why, verdict.rule, named, verdict.reason)
         if narrower := self._narrower(tool, history):
             return Refusal(call, narrower)
         if call.bad_input:
@@ -114,7 +116,7 @@ class Judge:
         asks = asks or ("hitl" if _wants_all_seen(tool, here) else None)
         return self._asked(runs, asks, here, history) if asks else runs
 
-    def _asked(self, runs: Runs, why: Why, here: Here, history: Sequence[Record]) -> Runs | Asks | Refusal:
+    def _asked(self, runs: Runs, why: Why, here: Here, history: Sequence[Record]) -> Runs | Waits | Refusal:
         """A person's word first: it counts for exactly what it was said about, and while who said it may say it."""
         call, bound = runs.call, _bound(runs)
         word = next(
@@ -126,12 +128,13 @@ class Judge:
                     call, f"Nobody can look through arguments of more than {SHOWN_MAX} characters. Ask for less."
                 )
             shown = runs.tool.skill.id if isinstance(runs.tool, ProgramTool) else runs.tool.name
-            return Asks(call, runs.arguments, why, bound, shown)
+            return Waits(call, runs.arguments, why, bound, shown)
         if word.word == "expired":
             return Refusal(call, "Nobody said yes in time, so it did not run. Tell the person.")
         if word.word != "yes":
             reason = f": {word.text}" if word.text else ""
-            return Refusal(call, f"{word.name or word.by} said no{reason}. It did not run. Don't ask for it again.")
+            said_no = f"{word.name or word.by} said no{reason}. It did not run. Don't ask for it again."
+            return Refusal(call, said_no, by_person=True)
         verdict = may(Actor(word.by), here, Approval(word.requester))
         if not verdict.allowed:
             return Refusal(call, "Whoever said yes may not do so any more. It did not run.", verdict.rule, call.name)

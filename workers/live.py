@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from gateway import pace
 from gateway.conversation.claim import Lost
@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 TAKE_BACK_S: Final = 1.5
 """The longest that a reply waits for the end of the typing sign."""
+
+Ending = Literal["done", "failed", "refused"]
+"""How a step ends. `refused`: a person said no."""
 
 
 class Telling(Protocol):
@@ -42,7 +45,7 @@ class Telling(Protocol):
         """A skill is being loaded, or a tool runs. Returns the line's number for `step_done`."""
         ...
 
-    def step_done(self, line: int, *, failed: bool) -> None:
+    def step_done(self, line: int, state: Ending) -> None:
         """That has ended."""
 
 
@@ -86,8 +89,8 @@ class Live:
         self._changed.set()
         return len(self._steps) - 1
 
-    def step_done(self, line: int, *, failed: bool) -> None:
-        self._steps[line] = replace(self._steps[line], state="failed" if failed else "done")
+    def step_done(self, line: int, state: Ending) -> None:
+        self._steps[line] = replace(self._steps[line], state=state)
         self._changed.set()
 
     def plan(self, lines: Sequence[StepLine]) -> None:
@@ -220,5 +223,5 @@ class Lines:
     def step(self, kind: str, name: str) -> int:
         return self.live.step(kind, name)
 
-    def step_done(self, line: int, *, failed: bool) -> None:
-        self.live.step_done(line, failed=failed)
+    def step_done(self, line: int, state: Ending) -> None:
+        self.live.step_done(line, state)

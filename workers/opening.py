@@ -35,6 +35,7 @@ from workers.agent import Agent
 from workers.asking import Asking
 from workers.calls import RunTool, run_tool
 from workers.circuits import Circuits
+from workers.course import Course
 from workers.desk import Desk
 from workers.mcp import open_servers
 from workers.models import Model, load_model
@@ -96,17 +97,24 @@ async def open_desk(
                 watched=watched,
                 mailbox=mailbox,
                 adapters=adapters(
-                    loaded, platforms.Outside(http, feed, Files(store), Boards(store), settings.tools.web_fetch)
+                    loaded,
+                    platforms.Outside(
+                        http, feed, Files(store), Boards(store), settings.tools.web_fetch, mailbox.now_ms
+                    ),
                 ),
-                agent=Agent(
-                    settings,
-                    Asking(settings, model, Circuits(store, settings.model)),
-                    Offers(settings, load_tools(Outside(settings, http, programs)), programs, servers),
-                    instead.run_tool if instead else run_tool,
+                course=Course(
+                    watched=watched,
+                    mailbox=mailbox,
+                    agent=Agent(
+                        settings,
+                        Asking(settings, model, Circuits(store, settings.model)),
+                        Offers(settings, load_tools(Outside(settings, http, programs)), programs, servers),
+                        instead.run_tool if instead else run_tool,
+                    ),
+                    shelf=shelf,
+                    notes=Notes(store),
+                    passing=Passing(mailbox, ring or _nowhere),
                 ),
-                shelf=shelf,
-                notes=Notes(store),
-                passing=Passing(mailbox, ring or _nowhere),
             )
     finally:
         if watching:

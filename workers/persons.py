@@ -20,7 +20,7 @@ from gateway.text.quoting import fenced, quoted
 from skills.visible import visible
 from workers.cards import Cards
 from workers.context import spoken
-from workers.judging import Asks
+from workers.judging import Waits
 from workers.moves import Pending
 from workers.tools import NeedsPerson
 from workers.turn import Parked, Turn
@@ -35,18 +35,18 @@ class Persons:
     turn: Turn
     cards: Cards
 
-    async def approve(self, asks: Asks) -> None:
+    async def approve(self, waits: Waits) -> None:
         """Ask whether this call may run, unless that was asked. Raises `Lost`, `Unreachable`, `Parked`."""
-        call, language = asks.call, self.turn.language
+        call, language = waits.call, self.turn.language
         if self._has_asked("approval", call.id):
             return
         code = self._code("approval", call.id)
-        shown = visible(json.dumps(asks.arguments, ensure_ascii=False, indent=1))
+        shown = visible(json.dumps(waits.arguments, ensure_ascii=False, indent=1))
         text = "\n".join(
             [
-                say("asked.approval", language, code=code, tool=quoted(asks.shown), who=self._who()),
+                say("asked.approval", language, code=code, tool=quoted(waits.shown), who=self._who()),
                 fenced(shown),
-                say(f"asked.why.{asks.why}", language),
+                say(f"asked.why.{waits.why}", language),
                 self._until(),
                 say("asked.approval.how", language, code=code),
             ]
@@ -55,7 +55,7 @@ class Persons:
             Button(say("asked.allow", language), f"approve {code}", "primary"),
             Button(say("asked.refuse", language), f"deny {code}", "danger"),
         )
-        data = {"step": call.step, "call": call.id, "tool": call.name, "bound": asks.bound}
+        data = {"step": call.step, "call": call.id, "tool": call.name, "bound": waits.bound}
         await self._ask("approval", code, Outbound(text, is_notice=True, buttons=buttons), data)
 
     async def question(self, call: Pending, needs: NeedsPerson) -> None:

@@ -17,10 +17,16 @@ and in its document:
   `Act(...)`, so that rules, refusals and audit lines are the same.
 - It is not done without a row in `tests/gateway/admin/test_rights.py`.
 
-**A page** is a `Page` in `gateway/web/admin/pages.py` (the address, the operations that it shows, its template) and a
-template in `gateway/web/pages/admin/`. A form posts the fields of an operation to `/admin/do/<operation>` (macro `act` in
-`_parts.html`); what came of it is told on the page that it came from. All of it works without JavaScript; htmx makes
-links and forms smooth, and needs nothing of the server.
+**A page** is a `Page` in `gateway/web/admin/pages.py` (the address, the phrase of its title, its template, the operations that
+it shows) and a template in `gateway/web/pages/admin/` that begins with the two lines of the others:
+
+- Its words are phrases, `{{ say("admin.title.audit") }}`, in both languages; what operations tell is in the visit's.
+- Macros of `_parts.html` are what pages are made of: `act` (a button that does an operation), `toggle` (a switch), `form` (fields of
+  one's own), `table`, `time`, `channel_link`, `place_chooser`. A form posts the fields of an operation to `/admin/do/<operation>`; what
+  came of it is told on the page that it came from.
+- All of it works without JavaScript. htmx makes links and forms smooth (`hx-boost` in `_layout.html`), and needs nothing of the
+  server. Nothing inline: no script, no style, no `on...`, or the browser refuses it.
+- Tests: `tests/gateway/web/admin`; `test_pages.py` drives Chromium.
 
 May import: `gateway` except `gateway.web`, `skills`, `config`.
 """

@@ -137,7 +137,7 @@ class Watching(InChannel):
 async def hitl(visit: Visit, given: Watching) -> Told:
     """Let each call with an effect wait for a person's yes, or only those that the profile names."""
     here = await visit.acts(given.channel).watch_calls(given.to)
-    return Told(told=say("hitl.on" if here.asks_for_all else "hitl.off", "en", room=here.room))
+    return Told(told=say("hitl.on" if here.asks_for_all else "hitl.off", visit.language, room=here.room))
 
 
 class Sentence(InChannel):

@@ -171,6 +171,10 @@ class Keys:
     def __init__(self, store: Store) -> None:
         self._store = store
 
+    async def now_ms(self) -> int:
+        """The server's time, which it is told by when a token ends."""
+        return await self._store.now_ms()
+
     # ---- links and sessions ----
 
     async def make_link(self, caller: Caller, for_s: float) -> str:

@@ -114,31 +114,31 @@ async def show(visit: Visit, given: OneNote) -> NoteRow:
 @operation(Act("skill approve", "code"), is_safe=False)
 async def approve(visit: Visit, given: WaitingNote) -> Told:
     """Accept a note that waits: it counts from now on."""
-    return told(await visit.notes(given.channel).approve(given.code))
+    return told(visit, await visit.notes(given.channel).approve(given.code))
 
 
 @operation(Act("skill reject", "code"), is_safe=False)
 async def reject(visit: Visit, given: WaitingNote) -> Told:
     """Refuse a note that waits. Nothing of it is kept."""
-    return told(await visit.notes(given.channel).reject(given.code))
+    return told(visit, await visit.notes(given.channel).reject(given.code))
 
 
 @operation(Act("skill notes revert", "code"), is_safe=False)
 async def revert(visit: Visit, given: OneNote) -> Told:
     """Take a note back. What it had taken the place of is read again."""
-    return told(await visit.notes(given.channel).revert(given.code))
+    return told(visit, await visit.notes(given.channel).revert(given.code))
 
 
 @operation(Act("skill notes expire", "code"), is_safe=False)
 async def expire(visit: Visit, given: Ending) -> Told:
     """Let a note end at some time, or never."""
-    return told(await visit.notes(given.channel).expire(given.code, given.when))
+    return told(visit, await visit.notes(given.channel).expire(given.code, given.when))
 
 
 @operation(Act("skill notes promote", "code"), is_safe=False)
 async def promote(visit: Visit, given: WaitingNote) -> Told:
     """Let a note of this channel hold in all channels, under another code."""
-    return told(await visit.notes(given.channel).promote(given.code))
+    return told(visit, await visit.notes(given.channel).promote(given.code))
 
 
 def _row(note: Note, *, with_text: bool = False) -> NoteRow:

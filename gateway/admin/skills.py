@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from typing import Annotated, Final, Literal
 
 from pydantic import Base64Bytes, Field
@@ -26,13 +25,12 @@ from gateway.admin.visits import Visit
 from gateway.commands.skill import answers
 from gateway.shelf.acts import Acts
 from gateway.shelf.outcomes import DIGITS, Outcome, Shown
-from gateway.skill_table import behind, everything, row
+from gateway.skill_table import Row, behind, everything, row
 from gateway.text.unmarked import plain
 from skills import document, ids
 from skills.folders import BUNDLE_MAX_BYTES, Fault, Skill
 from skills.visible import one_line, visible
 
-ENGLISH: Final = "en"
 LOOKED_AT_MAX: Final = 500
 """Channels in which is looked for what waits."""
 
@@ -66,6 +64,8 @@ class Skills(Result):
     shadowed: list[str]
     """Which skills stand behind another one of their id, in words."""
     warnings: list[str]
+    may_add: bool
+    """Whether you may add skills here, and have the folders looked at."""
 
 
 @operation(LOOK)
@@ -76,8 +76,9 @@ async def list_(visit: Visit, given: Anywhere) -> Skills:
     return Skills(
         channel=given.channel,
         skills=await rows(visit, acts, here),
-        shadowed=behind(here.library.shadowed, ENGLISH),
+        shadowed=behind(here.library.shadowed, visit.language),
         warnings=list(here.library.warnings),
+        may_add=visit.may_here("skill add", here),
     )
 
 
@@ -124,15 +125,14 @@ async def rows(visit: Visit, acts: Acts, here: Here) -> list[SkillRow]:
     harmful = await acts.harmful(here)
     may = [visit.may_here(one, here) for one in ("skill off", "skill trust")]
     # There can be thousands, and others' requests go on meanwhile.
-    return await asyncio.to_thread(_rows, here, harmful, may)
+    return await asyncio.to_thread(
+        lambda: [
+            _row(here, one, row(here, one, visit.language, harmful), may) for one in everything(here, unlisted=True)
+        ]
+    )
 
 
-def _rows(here: Here, harmful: Collection[str], may: list[bool]) -> list[SkillRow]:
-    return [_row(here, one, harmful, may) for one in everything(here, unlisted=True)]
-
-
-def _row(here: Here, one: Skill | Fault, harmful: Collection[str], may: list[bool]) -> SkillRow:
-    told = row(here, one, ENGLISH, harmful)
+def _row(here: Here, one: Skill | Fault, told: Row, may: list[bool]) -> SkillRow:
     waits = isinstance(one, Skill) and here.waiting.get(ids.key(one.id)) is one
     own = here.own if here.room else here.org
     return SkillRow(
@@ -197,6 +197,7 @@ class ShownSkill(Result):
     beside: list[str]
     """What else to know, in words: its program, what is otherwise than in the bytes that were trusted last."""
     may_trust: bool
+    may_remove: bool
 
 
 @operation(LOOK)
@@ -204,15 +205,15 @@ async def show(visit: Visit, given: OneFile) -> ShownSkill:
     """The exact bytes of a skill's file, and what the scan says about all of them; the one that waits for trust first."""
     acts = visit.acts(given.channel)
     shown = await acts.show(given.id, given.file)
-    trusts = visit.may_here("skill trust", await acts.by.here())
-    return await asyncio.to_thread(_shown, given.channel, shown, trusts)
+    here = await acts.by.here()
+    return await asyncio.to_thread(_shown, visit, shown, here)
 
 
-def _shown(channel: str, shown: Shown, trusts: bool) -> ShownSkill:
+def _shown(visit: Visit, shown: Shown, here: Here) -> ShownSkill:
     skill, is_text = shown.skill, b"\0" not in shown.raw
     sizes = [(document.NAME, skill.skill_md.size_bytes), *((at, one.size_bytes) for at, one in skill.files.items())]
     return ShownSkill(
-        channel=channel,
+        channel=here.room,
         id=skill.id,
         tier=skill.tier,
         hash=skill.hash,
@@ -229,8 +230,9 @@ def _shown(channel: str, shown: Shown, trusts: bool) -> ShownSkill:
         text=visible(shown.raw.decode("utf-8", "backslashreplace")) if is_text else "",
         is_text=is_text,
         size_bytes=len(shown.raw),
-        beside=[plain(one) for one in answers.beside(shown, ENGLISH)],
-        may_trust=trusts and shown.waits,
+        beside=[plain(one) for one in answers.beside(shown, visit.language)],
+        may_trust=shown.waits and visit.may_here("skill trust", here),
+        may_remove=shown.waits and visit.may_here("skill remove", here),
     )
 
 
@@ -245,7 +247,7 @@ class Switching(Anywhere):
 @operation(Act("skill {to}", "id"), is_safe=False)
 async def switch(visit: Visit, given: Switching) -> Told:
     """Switch a skill on or off, in a channel or for the whole organisation."""
-    return told(await visit.acts(given.channel).switch(given.id, given.to))
+    return told(visit, await visit.acts(given.channel).switch(given.id, given.to))
 
 
 class Trusting(InChannel):
@@ -257,7 +259,7 @@ class Trusting(InChannel):
 @operation(Act("skill trust", "id"), is_safe=False)
 async def trust(visit: Visit, given: Trusting) -> Told:
     """Say that the bytes of a skill that was added to a channel are trusted there."""
-    return told(await visit.acts(given.channel).trust(given.id, given.digits))
+    return told(visit, await visit.acts(given.channel).trust(given.id, given.digits))
 
 
 class Removing(Anywhere):
@@ -267,7 +269,7 @@ class Removing(Anywhere):
 @operation(Act("skill remove", "id"), is_safe=False)
 async def remove(visit: Visit, given: Removing) -> Told:
     """Take away a skill that was added. Its switch and its trust are kept."""
-    return told(await visit.acts(given.channel).remove(given.id))
+    return told(visit, await visit.acts(given.channel).remove(given.id))
 
 
 class Adding(Anywhere):
@@ -280,15 +282,15 @@ class Adding(Anywhere):
 @operation(Act("skill add", "filename"), is_safe=False)
 async def add(visit: Visit, given: Adding) -> Told:
     """Add the skill in a zip; in a channel it then waits for somebody to say that it is trusted."""
-    return told(await visit.acts(given.channel).add(given.filename, given.zip))
+    return told(visit, await visit.acts(given.channel).add(given.filename, given.zip))
 
 
 @operation(Act("skill reload", ""), is_safe=False)
 async def reload(visit: Visit, given: Anywhere) -> Told:
     """Have a gateway look at the folders of skills now."""
-    return told(await visit.acts(given.channel).reload())
+    return told(visit, await visit.acts(given.channel).reload())
 
 
-def told(done: Outcome) -> Told:
+def told(visit: Visit, done: Outcome) -> Told:
     """What came of an act, in the words of the chat."""
-    return Told(told=plain(answers.told(done, ENGLISH)))
+    return Told(told=plain(answers.told(done, visit.language)))

@@ -10,6 +10,7 @@ from typing import Final
 from config.checks import nearest
 from config.loading import Loaded
 from config.rules import rule_of
+from config.settings import Language
 from gateway import access
 from gateway.access import CommandUse, Here
 from gateway.connections import PAGE
@@ -71,6 +72,8 @@ class Visit:
     """The same when the same is tried again."""
     at_ms: int
     loaded: Loaded = field(repr=False)
+    language: Language = "en"
+    """Of what is told."""
 
     def key(self, channel: str) -> ConversationKey:
         """The room that is named `connection/channel`. Raises `Refusal`."""

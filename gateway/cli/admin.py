@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeVar
 
 import click
 
 from config.loading import Loaded
-from gateway.admin.keys import Full, Keys
+from gateway.admin.keys import Full, Keys, Token
 from gateway.admin.visits import Caller
 from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, user
@@ -72,7 +73,7 @@ def token(loaded: Loaded, person: str | None, name: str, days: int) -> None:
     try:
         made, secret = _with(
             loaded,
-            lambda keys: keys.make_token(caller, name, days, int(time.time() * 1_000)),
+            partial(_made, caller=caller, name=name, days=days),
             "admin token",
             f"{name} for {caller.name}",
         )
@@ -134,6 +135,10 @@ def _with(loaded: Loaded, work: Callable[[Keys], Awaitable[T]], *told: str) -> T
         return await work(Keys(there.store))
 
     return do(loaded, None, run)
+
+
+async def _made(keys: Keys, *, caller: Caller, name: str, days: int) -> tuple[Token, str]:
+    return await keys.make_token(caller, name, days, await keys.now_ms())
 
 
 def _day(at_ms: int) -> str:

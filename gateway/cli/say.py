@@ -34,6 +34,7 @@ STEPS: Final = {
     ("skill", "failed"): "could not load skill {}",
     ("tool", "done"): "ran {}",
     ("tool", "failed"): "{} failed",
+    **{(kind, state): f"{{}}: {state}" for kind in ("skill", "tool", "step") for state in ("refused", "stopped")},
     ("step", "done"): "step done: {}",
     ("step", "failed"): "step failed: {}",
 }

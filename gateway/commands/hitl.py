@@ -28,4 +28,6 @@ async def run(said: Said) -> Done:
     listed = ", ".join(quoted(name) for name in here.profile.approvals.ask)
     lines = [say("hitl.on" if here.asks_for_all else "hitl.off", said.language, room=quoted(here.room))]
     lines += [say("hitl.listed", said.language, tools=listed)] if listed else []
+    if here.profile.approvals.tainted == "ask" and not here.asks_for_all:
+        lines.append(say("hitl.tainted", said.language))
     return Done("\n".join(lines))

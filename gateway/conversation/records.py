@@ -34,7 +34,7 @@ class Record:
     `call`         step, turn, model (its name as it is asked for): about to ask the model
     `answer`       step, content (blocks as the API gave them), stop_reason, usage, model, bad_inputs
     `tool_start`   step, id, name, shown (what people call it): about to run this tool
-    `tool_result`  step, id, name, shown, text, error, rule and reason (what forbade it), untrusted, own (of what people here trust), mark (the random word that encloses it), note
+    `tool_result`  step, id, name, shown, text, error, rule and reason (what forbade it), refused (a person said no), untrusted, own (of what people here trust), mark (the random word that encloses it), note
                    (our own words in front of that), addresses (that it read or found), skill, bundle (whose file it holds)
     `skill`        id, tier, hash (of the body), bundle, offset, characters, bytes, replaces, delivery, call (the tool_use
                    it answers), tools (that alone may be used beside it), lead, text (of the body), rest: guidance
@@ -49,7 +49,7 @@ class Record:
     `unclear`      turn, messages: each could be the answer to several questions; whoever wrote them was asked which one
     `reply`        turn, text (Markdown), notice (by the product itself), command: what the person was told
     `failed`       turn, reason: the turn was closed without an answer; with part: that part was not delivered
-    `card`         turn, text (Markdown), of (as in hint: what it answers beside the turn): what the product said in the midst of a
+    `card`         turn, text (Markdown), buttons (label, command, style of each), of (as in hint: what it answers beside the turn): what the product said in the midst of a
                    turn; the model is not told
     `file`         turn, file (an attachment): what a tool sent to the chat; the model is not told
     `cleared`      carried: nothing before this is sent any more

@@ -7,7 +7,8 @@ events or a refusal out), the second half talks to the platform. Nothing here ke
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -61,8 +62,8 @@ class StepLine:
 
     kind: Literal["skill", "tool", "step"]
     name: str
-    state: Literal["waiting", "running", "done", "failed"]
-    """Only a plan's steps wait."""
+    state: Literal["waiting", "running", "done", "failed", "refused"]
+    """Only a plan's steps wait. `refused`: a person said no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +415,11 @@ class Address:
     handle: ReplyHandle | None = None
 
 
+def own_ms() -> int:
+    """This machine's own time, for who is alone with what is written down."""
+    return int(time.time() * 1_000)
+
+
 @dataclass(frozen=True, slots=True)
 class Outside:
     """What an adapter may use of the world."""
@@ -427,6 +433,8 @@ class Outside:
     """Texts that a platform comes for."""
     fetching: WebFetchSettings = field(default_factory=WebFetchSettings)
     """The rules for addresses that came from outside."""
+    now_ms: Callable[[], int] = own_ms
+    """The server's time: until when a handle lasts is written down by one process and read by another."""
 
 
 class Platform(Protocol):

@@ -12,7 +12,6 @@ import json
 import logging
 import random
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -212,6 +211,7 @@ class Adapter(Plain):
         self._connection = connection
         self._settings = settings
         self._http = outside.http
+        self._now_ms = outside.now_ms
         self._files = outside.files
         self._base = URL(settings.api_base)
         self._token = settings.bot_token.get_secret_value()
@@ -263,11 +263,11 @@ class Adapter(Plain):
     # outside
 
     async def send(self, to: Address, part: Part, key: str) -> Outcome:
-        if place := _waiting(to):
+        if place := _waiting(to, self._now_ms()):
             outcome = await self._fill(place, part)
             if outcome.kind not in _NO_PLACE:
                 return outcome
-            if to.handle and time.time() * 1000 < to.handle.expires_at_ms - (HANDLE_S - ACKNOWLEDGED_S) * 1000:
+            if to.handle and self._now_ms() < to.handle.expires_at_ms - (HANDLE_S - ACKNOWLEDGED_S) * 1000:
                 return Outcome("transient", detail=outcome.detail)
         body = {**part.payload, **_QUIET, "nonce": key[-NONCE_MAX:], "enforce_nonce": True}
         path = f"channels/{to.conversation.channel}/messages"
@@ -286,7 +286,7 @@ class Adapter(Plain):
         return edited
 
     async def edit(self, to: Address, sent: Sent, part: Part) -> Outcome:
-        if sent.ref.get("original") and (place := _waiting(to)):
+        if sent.ref.get("original") and (place := _waiting(to, self._now_ms())):
             outcome = await self._fill(place, part)
             if outcome.kind not in _NO_PLACE:
                 return outcome
@@ -426,7 +426,7 @@ class Adapter(Plain):
             session.id, session.url = text_of(data.get("session_id")), text_of(data.get("resume_gateway_url"))
             log(logger, "listens", connection=self._connection, bot=self.me.id)
         try:
-            events = self.heard(kind, data, time.time())
+            events = self.heard(kind, data, self._now_ms() / 1_000)
         except Malformed as error:
             reason = f"{kind}: {error}"
             log(logger, "not read", level=logging.WARNING, connection=self._connection, reason=reason)
@@ -830,10 +830,10 @@ def _reply(body: Mapping[str, Any]) -> HttpReply:
     return HttpReply(body=dumped(body))
 
 
-def _waiting(to: Address) -> str:
+def _waiting(to: Address, now_ms: int) -> str:
     """The place where a command's answer is waited for, as long as it can be filled."""
     handle = to.handle
-    if not handle or handle.kind != "interaction" or time.time() * 1000 >= handle.expires_at_ms:
+    if not handle or handle.kind != "interaction" or now_ms >= handle.expires_at_ms:
         return ""
     return f"webhooks/{handle.data.get('application')}/{handle.data.get('token')}/messages/@original"
 

@@ -208,6 +208,7 @@ class Adapter(Plain):
         self._connection = connection
         self._settings = settings
         self._http = outside.http
+        self._now_ms = outside.now_ms
         self._files = outside.files
         self._base = URL(settings.api_base) / "open-apis"
         self._proof = settings.verification_token.get_secret_value().encode()
@@ -500,7 +501,7 @@ class Adapter(Plain):
     async def _begin(self, to: Address, part: Part, key: str) -> Outcome:
         """The first sight of a growing answer: a streaming card if we may make one, else one as any other."""
         if self._settings.streaming:
-            made_ms = round(time.time() * 1000)
+            made_ms = self._now_ms()
             card = _card(part, to, {}, is_growing=True)
             _, answer = await self._ask("POST", "cardkit/v1/cards", _entity(card))
             if _ID.fullmatch(card_id := text_of(object_of(answer.get("data")).get("card_id"))):
@@ -525,7 +526,7 @@ class Adapter(Plain):
         """One change of a card. Its number has to be greater than that of any before, whoever made that: it is the
         card's age in milliseconds.
         """
-        number = max(round(time.time() * 1000) - int(ref.get("made_ms", 0)), 1) + step
+        number = max(self._now_ms() - int(ref.get("made_ms", 0)), 1) + step
         outcome, answer = await self._ask(method, path, {**body, "sequence": number})
         if _code(answer) == _ORDER_BAD:
             return await self._ask(method, path, {**body, "sequence": number + AHEAD_MS})

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -647,7 +646,7 @@ class Adapter(Plain):
 
     async def _respond(self, handle: ReplyHandle | None, body: Mapping[str, Any]) -> Outcome:
         """To the address that came with a command or a press. It knows us by itself: the token stays here."""
-        if not handle or handle.expires_at_ms <= time.time() * 1000:
+        if not handle or handle.expires_at_ms <= self._outside.now_ms():
             return Outcome("target_gone", detail="response_url: too late")
         answer = await self._call(
             URL(text_of(handle.data.get("url"))), dumped({**body, **_NO_PREVIEWS}), {"Content-Type": _JSON}

@@ -45,6 +45,8 @@ FILES_MAX: Final = 10
 TEXT_MAX: Final = 32_000
 """The longest message, in characters."""
 REPLY_MAX: Final = 1_000_000
+BUTTONS_MAX: Final = 25
+"""Of one card."""
 
 CONVERSATION = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MESSAGE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -74,7 +76,7 @@ def conversation_key(conversation: str, browser: str) -> ConversationKey:
 class Adapter(Plain):
     """The built-in page as a platform."""
 
-    capabilities = Capabilities(text_limit=REPLY_MAX, idempotent_send=True, columns=80)
+    capabilities = Capabilities(text_limit=REPLY_MAX, idempotent_send=True, columns=80, buttons=BUTTONS_MAX)
 
     def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
         del connection  # there is one, and its name is known
@@ -116,8 +118,9 @@ class Adapter(Plain):
         return HttpReply(status=202, body=b'{"accepted": "new"}')
 
     def render(self, outbound: Outbound) -> list[Part]:
-        """One part: the page shows Markdown of any length."""
-        return [Part({"text": outbound.markdown[:REPLY_MAX], "notice": outbound.is_notice})]
+        """One part: the page shows Markdown of any length. A button says what it carries as if it were typed there."""
+        buttons = {"buttons": [asdict(one) for one in outbound.buttons]} if outbound.buttons else {}
+        return [Part({"text": outbound.markdown[:REPLY_MAX], "notice": outbound.is_notice, **buttons})]
 
     def stream(self, to: Address) -> Stream:
         del to

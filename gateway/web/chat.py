@@ -18,20 +18,21 @@ from aiohttp import web
 from multidict import CIMultiDict
 from redis.exceptions import RedisError
 
-from config.settings import Language, Settings
+from config.settings import Settings
+from gateway.content_types import media_type
 from gateway.feed import PLACE, Feed
 from gateway.files import FILE_MAX_BYTES, Files
 from gateway.intake import Intake
 from gateway.logs import log
-from gateway.phrases import language_of, phrases, say
+from gateway.phrases import phrases, say
 from gateway.platforms import Adapter, Malformed, RawRequest
 from gateway.platforms.webchat import CONVERSATION, FILES_MAX, MESSAGES_PATH, TEXT_MAX, conversation_key
 from gateway.store import Store, Unreachable
 from gateway.web.assets import Asset, assets
-from gateway.web.door import SECURITY_HEADERS, Door, Refused
+from gateway.web.door import SECURITY_HEADERS, Door, Refused, language_of_request
 from gateway.web.transcript import SHOWN_MAX, STOP, transcript
 from gateway.web.uploads import Uploads
-from gateway.wire import read_json
+from gateway.wire import read_form, read_json
 
 logger = logging.getLogger(__name__)
 
@@ -88,10 +89,10 @@ class Chat:
                 response = await handler(request)
             except Refused as why:
                 log(logger, "refused", path=request.path, status=why.status, reason=str(why))
-                response = _refusal(request, why.status, say(why.phrase, _language(request), **why.values))
+                response = _refusal(request, why.status, say(why.phrase, language_of_request(request), **why.values))
             except Unreachable as error:
                 log(logger, "redis not reachable", logging.ERROR, path=request.path, reason=str(error))
-                response = _refusal(request, 503, say("chat.away", _language(request)))
+                response = _refusal(request, 503, say("chat.away", language_of_request(request)))
             if not response.prepared:
                 for name, value in SECURITY_HEADERS.items():
                     response.headers.setdefault(name, value)
@@ -119,15 +120,17 @@ class Chat:
         return self._html(request, "login.html")
 
     async def log_in(self, request: web.Request) -> web.Response:
-        if request.content_type != "application/x-www-form-urlencoded":
+        if _media_type(request) != "application/x-www-form-urlencoded":
             raise Refused(415, "chat.not_understood", "a login is a form")
-        await self._body(request)  # within the limits; aiohttp keeps it for `post`
-        given = (await request.post()).get("password", "")
+        try:
+            given = read_form(await self._body(request)).get("password", "")
+        except Malformed as error:
+            raise Refused(400, "chat.not_understood", str(error)) from error
         response = _see_other("/chat")
-        if self._door.password is not None and await self._door.log_in(request, response, str(given)):
+        if self._door.password is not None and await self._door.log_in(request, response, given):
             return response
         log(logger, "wrong password", logging.WARNING, path=request.path)
-        return self._html(request, "login.html", status=403, error=say("login.wrong", _language(request)))
+        return self._html(request, "login.html", status=403, error=say("login.wrong", language_of_request(request)))
 
     async def log_out(self, request: web.Request) -> web.Response:
         response = _see_other("/chat/login")
@@ -273,7 +276,7 @@ class Chat:
 
     def _ask_for_password(self, request: web.Request) -> web.Response:
         if request.path.startswith("/chat/api/") or request.method != "GET":
-            response = _refusal(request, 401, say("login.needed", _language(request)))
+            response = _refusal(request, 401, say("login.needed", language_of_request(request)))
         elif request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}:
             # Who follows a link from elsewhere brings no strict cookie: our own page asks once more, and then it comes.
             response = web.Response(
@@ -285,7 +288,7 @@ class Chat:
         return response
 
     def _html(self, request: web.Request, name: str, status: int = 200, error: str = "") -> web.Response:
-        language = _language(request)
+        language = language_of_request(request)
         spoken = phrases(language)
         given = {
             "language": "zh-Hans" if language == "zh" else "en",
@@ -307,7 +310,7 @@ class Chat:
         return web.Response(text=_filled(_template(name), {**spoken, **given}), status=status, content_type="text/html")
 
     async def _json(self, request: web.Request) -> dict[str, Any]:
-        if request.content_type != "application/json":
+        if _media_type(request) != "application/json":
             raise Refused(415, "chat.not_understood", "the content type is not application/json")
         try:
             said = read_json(await self._body(request))
@@ -332,8 +335,8 @@ def _conversation(request: web.Request) -> str:
     return asked
 
 
-def _language(request: web.Request) -> Language:
-    return language_of(None, re.split("[,;]", request.headers.get("Accept-Language", ""), maxsplit=1)[0].strip())
+def _media_type(request: web.Request) -> str:
+    return media_type(request.headers.get("Content-Type", ""))
 
 
 def _see_other(where: str) -> web.Response:
@@ -344,7 +347,7 @@ def _refusal(request: web.Request, status: int, text: str) -> web.Response:
     headers = {"Connection": "close"} if status in {408, 413} else {}
     if request.path.startswith("/chat/api/"):
         return web.json_response({"error": text}, status=status, headers=headers, dumps=_dumps)
-    language = _language(request)
+    language = language_of_request(request)
     page = _filled(_template("refused.html"), {**phrases(language), "language": language, "error": text})
     return web.Response(text=page, status=status, content_type="text/html", headers=headers)
 

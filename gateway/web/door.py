@@ -17,7 +17,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from aiohttp import web
 
-from config.settings import Settings
+from config.settings import Language, Settings
+from gateway.phrases import language_of
 from gateway.store import Script, Store
 
 BROWSER_COOKIE: Final = "deskmate_browser"
@@ -192,6 +193,11 @@ def _check_own_machine(request: web.Request) -> None:
         raise Refused(403, "chat.refused_place", "a proxy stands in front, and chat.password is not set")
     if not OWN_NAME.fullmatch(request.headers.get("Host", "")):
         raise Refused(403, "chat.refused_place", "Host is not this machine's own name, and chat.password is not set")
+
+
+def language_of_request(request: web.Request) -> Language:
+    """Of the browser: its first one counts."""
+    return language_of(None, re.split("[,;]", request.headers.get("Accept-Language", ""), maxsplit=1)[0].strip())
 
 
 def peer_of(request: web.Request) -> str:

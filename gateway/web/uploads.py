@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from gateway.content_types import media_type
 from gateway.events import Event
 from gateway.files import FILE_MAX_BYTES, Files
 from gateway.web.door import Refused
@@ -25,7 +26,7 @@ class Uploads:
 
     async def take(self, request: web.Request, conversation: str) -> dict[str, Any]:
         """Keep the request's body as a file of this conversation; what a message says of it."""
-        if request.content_type != "application/octet-stream":
+        if media_type(request.headers.get("Content-Type", "")) != "application/octet-stream":
             raise Refused(415, "chat.not_understood", "the content type is not application/octet-stream")
         content = await _body(request)
         file = secrets.token_hex(16)

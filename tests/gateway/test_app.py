@@ -209,6 +209,7 @@ WRONG = {
     "broken gzip": (squeezed(b"\x1f\x8b\x08nothing of the kind"), 400),
     "half a gzip": (squeezed(gzip.compress(whole())[:-20]), 400),
     "no gzip at all": (squeezed(b"{}"), 400),
+    "a type that takes long to read": (post(HOOK, b"{}", {"Content-Type": "x/y;" + '"' * 5_000}), 415),
     "an encoding of tomorrow": (squeezed(b"{}", **{"Content-Encoding": "br"}), 415),
     "two encodings": (squeezed(gzip.compress(gzip.compress(whole())), **{"Content-Encoding": "gzip, gzip"}), 415),
     "broken deflate": (squeezed(zlib.compress(whole())[5:], **{"Content-Encoding": "deflate"}), 400),

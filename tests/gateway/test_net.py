@@ -80,6 +80,19 @@ async def test_a_page_is_fetched_from_the_address_that_was_checked() -> None:
     assert found == Fetched(f"http://good.test:{port}/a?b=c", 200, "text/plain", "utf-8", b"hello", 5, is_cut=False)
 
 
+async def test_a_content_type_is_not_left_to_a_reader_that_takes_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    flood = "text/html; charset=l1;" + '"' * 7_000
+    pages = {"/": web.Response(body=b"hello", headers={"Content-Type": flood})}
+    async with site(pages) as port:
+        monkeypatch.setattr("aiohttp.helpers.parse_content_type", asked.append)
+        found = await fetcher(port, names=Names({"good.test": [["127.0.0.1"]]})).fetch(
+            f"http://good.test:{port}/", bool
+        )
+    assert (found.content_type, found.charset, found.body) == ("text/html", "l1", b"hello")
+    assert not asked
+
+
 @pytest.mark.parametrize(
     "host",
     [
@@ -326,7 +339,7 @@ class Led(Fetcher):
 
 
 async def test_going_from_https_to_http_is_noted() -> None:
-    end = Fetched("http://good.test/", 200, "", None, b"", None, is_cut=False)
+    end = Fetched("http://good.test/", 200, "", "", b"", None, is_cut=False)
     found = await Led(URL("http://good.test/"), end).fetch("https://good.test/", bool)
     assert found.notes == ("redirected from https to unencrypted http at good.test",)
     assert (await Led(URL("https://good.test/"), end).fetch("http://good.test/", bool)).notes == ()

@@ -162,7 +162,7 @@ class _Page(HTMLParser):
 
 def said_in_page(source: str) -> list[tuple[int, str]]:
     page = _Page()
-    page.feed(source)
+    page.feed(re.sub(r"\{[%#].*?[%#]\}", lambda found: re.sub(r"[^\n]", " ", found[0]), source, flags=re.DOTALL))
     page.close()
     return page.found
 
@@ -186,8 +186,8 @@ def test_nothing_is_said_to_people_outside_the_catalogue() -> None:
     found: list[str] = []
     for folder in ("gateway", "workers"):
         for file in sorted((ROOT / folder).rglob("*")):
-            if file.suffix not in {".py", ".html", ".js", ".mjs"} or {"cli", "admin"} & {*file.parts}:
-                continue  # these speak to operators
+            if file.suffix not in {".py", ".html", ".js", ".mjs"} or "cli" in file.parts:
+                continue
             if file.name.endswith(".min.js"):
                 continue  # not ours
             source = file.read_text(encoding="utf-8")

@@ -106,7 +106,7 @@ async def house(
         tmp_path, redis_url, layout.prefix, profile={"tools": ["pay"]}, settings={"mailbox": {"send_timeout_s": 0.2}}
     ) as world:
         pay = Pay()
-        monkeypatch.setattr(world.desk.agent._offers, "_tools", {"pay": pay})
+        monkeypatch.setattr(world.desk.course.agent._offers, "_tools", {"pay": pay})
         yield House(world, pay)
 
 

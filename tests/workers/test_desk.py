@@ -23,7 +23,7 @@ from tests.harness.model_replies import calls, says
 from tests.harness.processes import until
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 from tests.workers.room import Room
-from workers.desk import chosen
+from workers.taking import chosen
 
 OTHER_THREAD = ConversationKey("chat", "room", "t2")
 OTHER_ROOM = ConversationKey("chat", "elsewhere")

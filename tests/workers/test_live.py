@@ -125,7 +125,7 @@ async def test_a_sign_that_does_not_come_in_time_is_not_asked_for_again(turn: Tu
 async def test_a_platform_that_shows_nothing_is_shown_nothing(turn: Turn) -> None:
     room = Room(stream=Stream("none", 0.01))
     async with shown_by(turn, room) as live:
-        live.step_done(live.step("tool", "web_fetch"), failed=False)
+        live.step_done(live.step("tool", "web_fetch"), "done")
         live.add("text")
         await asyncio.sleep(0.05)
         await live.end()
@@ -136,7 +136,7 @@ async def test_a_platform_that_shows_nothing_is_shown_nothing(turn: Turn) -> Non
 async def test_what_passes_leaves_no_row_and_shows_steps_that_were_too_quick(turn: Turn) -> None:
     room = Room(stream=Stream("passing", 5.0))
     async with shown_by(turn, room) as live:
-        live.step_done(live.step("tool", "web_fetch"), failed=False)
+        live.step_done(live.step("tool", "web_fetch"), "done")
         live.add("text")
         await live.end()
     [shown] = room.shown

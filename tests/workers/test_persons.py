@@ -108,6 +108,10 @@ async def test_a_no_reaches_the_model_with_its_reason(opened: Opened) -> None:
         assert (await world.ask(f"/deny {code} not today", actor=LI))[1:] == ["I leave it."]
         assert "Li said no: not today. It did not run" in results(world.model.asked[-1])[0]
         assert "a.txt" not in world.room.sent
+        [result] = [one for one in await world.history() if one.type == "tool_result"]
+        assert result.data["refused"], "nothing went wrong"
+        [card] = [one for one in await world.history() if one.type == "card" and "buttons" in one.data]
+        assert card.data["buttons"][0] == ["Allow", f"approve {code}", "primary"]
 
 
 @pytest.mark.parametrize("own", [True, False])

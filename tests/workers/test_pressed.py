@@ -37,7 +37,7 @@ async def waiting_note(world: AtDesk) -> str:
     """Max had the model write a note, which waits; its code."""
     change = Change("note 1", "chat/U-MAX", "chat/room", WHERE.channel_id, "profile")
     draft = Draft("web-access", "references/x.md", "A note.", "Max", WHERE.id)
-    return (await world.desk.notes.save(change, draft, ask=True)).note.code
+    return (await world.desk.course.notes.save(change, draft, ask=True)).note.code
 
 
 async def press(world: AtDesk, command: str, who: Actor) -> list[str]:
@@ -45,7 +45,7 @@ async def press(world: AtDesk, command: str, who: Actor) -> list[str]:
 
 
 async def state(world: AtDesk) -> list[str]:
-    return [one.text for one in await world.desk.notes.read(WHERE.channel_id, "web-access", "references/x.md")]
+    return [one.text for one in await world.desk.course.notes.read(WHERE.channel_id, "web-access", "references/x.md")]
 
 
 def without_code(text: str, code: str) -> str:

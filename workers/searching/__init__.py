@@ -22,6 +22,8 @@ ANSWER_MAX_BYTES: Final = 2_000_000
 TITLE_MAX: Final = 200
 SNIPPET_MAX: Final = 600
 URL_MAX: Final = 2_048
+SOURCE_MAX: Final = 4_000
+"""Characters of a text before `&amp;` and the like are read: Python refuses to read a number with more digits than 4,300."""
 _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 logger = logging.getLogger(__name__)
@@ -150,5 +152,5 @@ def _address(given: Any) -> str:
 def _cleaned(given: Any, most: int) -> str:
     if not isinstance(given, str):
         return ""
-    text = " ".join(html.unescape(_TAG.sub("", given[: most * 20])).split())
+    text = " ".join(html.unescape(_TAG.sub("", given[: most * 20])[:SOURCE_MAX]).split())
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

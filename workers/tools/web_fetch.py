@@ -8,7 +8,6 @@ import html
 import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -16,6 +15,7 @@ from typing import Any, Final
 from html_to_markdown import ConversionError, ConversionOptions, convert
 
 from gateway.net import Fetched, Fetcher, NotFetched
+from workers import encodings
 from workers.pdfs import Pdfs, Unreadable
 from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
@@ -27,13 +27,11 @@ NAMELESS_TYPES: Final = frozenset({"application/octet-stream", "binary/octet-str
 """What servers say of files that they know nothing of: a PDF if the address ends like one's."""
 HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
 PDF_BEGINS: Final = b"%PDF-"
-TITLE: Final = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
-META_CHARSET: Final = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
-META_WITHIN_BYTES: Final = 4_096
+TITLE: Final = re.compile(r"<title(?=[\s/>])", re.IGNORECASE | re.ASCII)
+TITLE_MAX: Final = 1_000
+"""Characters of its source. A title is a line above the page's text, and not limited by the page's parts."""
 BOMS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-WIDER: Final = {"iso-8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252",
-                "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}  # fmt: skip
-"""Browsers read these names as their larger relatives, so pages rely on it (WHATWG Encoding, 4.2)."""
+KIND_MAX: Final = 100
 SHELL_CHARACTERS: Final = 80
 """A page with scripts and less text than this is drawn by the scripts."""
 IN_THREAD_BYTES: Final = 50_000
@@ -158,24 +156,31 @@ def read(found: Fetched) -> Reading:
         base_url=found.url, extract_metadata=False, inline_data_media="alt_text_only", compact_tables=True
     )
     markdown = (convert(text, options).content or "").strip()
-    title = TITLE.search(text)
     is_shell = len(markdown) < SHELL_CHARACTERS and "<script" in text.lower()
     return Reading(
         markdown,
-        title=" ".join(html.unescape(title[1]).split()) if title else "",
+        title=_title(text),
         note="the page has almost no text without a browser; its scripts would draw the rest" if is_shell else "",
     )
 
 
 def decoded(found: Fetched) -> str:
     """The body as text: by its byte order mark, else the header, else its own <meta>, else UTF-8. Never fails."""
-    meta = META_CHARSET.search(found.body[:META_WITHIN_BYTES])
-    named = [name for mark, name in BOMS if found.body.startswith(mark)]
-    named += [found.charset or "", meta[1].decode("ascii", "replace") if meta else ""]
-    for name in filter(None, named):
-        with suppress(LookupError, ValueError):  # a name that nobody knows, or of something that is no encoding
-            return found.body.decode(WIDER.get(name.lower(), name), "replace")
-    return found.body.decode("utf-8", "replace")
+    for mark, encoding in BOMS:
+        if found.body.startswith(mark):
+            return found.body.decode(encoding, "replace")
+    encoding = encodings.codec(found.charset) or encodings.declared(found.body) or "utf-8"
+    return found.body.decode(encoding, "replace")
+
+
+def _title(text: str) -> str:
+    """Where the first tag has no end, none has one: nothing is looked for twice, however many begin."""
+    begun = TITLE.search(text)
+    begin = text.find(">", begun.end()) + 1 if begun else 0
+    if not begin:
+        return ""
+    end = text.find("<", begin, begin + TITLE_MAX)
+    return " ".join(html.unescape(text[begin : end if end >= 0 else begin + TITLE_MAX]).split())
 
 
 def _may_be_pdf(content_type: str, url: str) -> bool:
@@ -194,7 +199,7 @@ def _is_binary(body: bytes) -> bool:
 
 def _described(found: Fetched) -> str:
     size = f"{found.size_bytes} bytes" if found.size_bytes is not None else "size not told"
-    kind = found.content_type or "unknown type"
+    kind = found.content_type[:KIND_MAX] or "unknown type"
     return f"URL: {found.url}\nThis is no text: {kind}, {size}. Its content was not read."
 
 

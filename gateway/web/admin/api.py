@@ -13,7 +13,9 @@ from aiohttp import web
 
 from gateway.admin.operations import Operation, operations, status_of
 from gateway.admin.visits import House
+from gateway.content_types import media_type
 from gateway.logs import log
+from gateway.phrases import say
 from gateway.platforms import Malformed
 from gateway.shelf.outcomes import Refusal
 from gateway.store import Unreachable
@@ -59,17 +61,17 @@ class Api:
                 return await handler(request)
             except Closed as why:
                 log(logger, "refused", path=request.path, status=why.status, reason=str(why))
-                response = _problem(why.status, Problem(error=why.told, kind="door"))
+                response = _problem(why.status, Problem(error=say(why.phrase), kind="door"))
                 if why.status == 401:
                     response.headers["WWW-Authenticate"] = "Bearer"
                 return response
             except NotUnderstood as why:
                 return _problem(400, Problem(error=str(why), kind="input"))
             except Refusal as why:
-                return _problem(status_of(why), Problem(error=refused(why), kind=why.kind, rule=rule_of(why)))
+                return _problem(status_of(why), Problem(error=refused(why, "en"), kind=why.kind, rule=rule_of(why)))
             except Unreachable as error:
                 log(logger, "redis not reachable", logging.ERROR, path=request.path, reason=str(error))
-                return _problem(503, Problem(error="Redis does not answer.", kind="unreachable"))
+                return _problem(503, Problem(error=say("admin.away"), kind="unreachable"))
 
         return handle
 
@@ -80,7 +82,7 @@ class Api:
         if key and not _KEY.fullmatch(key):
             raise NotUnderstood(f"{IDEMPOTENCY}: up to 64 letters, digits, - and _")
         id_ = f"admin {token.id} {operation.name} {key}" if key else ""
-        result = await operation(visit_of(self._house, token.caller, self._house.loaded(), id_), fields)
+        result = await operation(visit_of(self._house, token.caller, id_=id_), fields)
         return web.Response(body=result.model_dump_json().encode(), content_type="application/json", headers=HEADERS)
 
     async def _given(self, operation: Operation[Any, Any], request: web.Request) -> Any:
@@ -89,8 +91,8 @@ class Api:
             if len(fields) != len(request.query):
                 raise NotUnderstood("a field is there twice")
             return given(operation, fields)
-        if request.content_type != "application/json":
-            raise Closed(415, "Wanted: Content-Type: application/json", "no JSON")
+        if media_type(request.headers.get("Content-Type", "")) != "application/json":
+            raise Closed(415, "admin.closed.json", "no JSON")
         try:
             read = read_json(await body_of(request, self._house))
         except Malformed as error:

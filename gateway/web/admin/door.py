@@ -27,12 +27,12 @@ SECURITY_HEADERS: Final = {
 
 
 class Closed(Exception):
-    """Not let in. `str()` is for the log."""
+    """Not let in. `phrase` is a key of the catalogue: what the person is told. `str()` is for the log."""
 
-    def __init__(self, status: int, told: str, reason: str) -> None:
+    def __init__(self, status: int, phrase: str, reason: str) -> None:
         super().__init__(reason)
         self.status = status
-        self.told = told
+        self.phrase = phrase
 
 
 class Door:
@@ -63,12 +63,12 @@ class Door:
         if not why and not {"Origin", "Sec-Fetch-Site"} & {*request.headers}:
             why = "neither Origin nor Sec-Fetch-Site"
         if why:
-            raise Closed(403, "This did not come from our own page, and nothing was done.", why)
+            raise Closed(403, "admin.closed.origin", why)
 
     def check_form(self, session: Session, given: str) -> None:
         """It must carry the word that our own pages of this session have."""
         if not hmac.compare_digest(given.encode("utf-8", "replace"), session.csrf.encode()):
-            raise Closed(403, "This form is not of your session, and nothing was done. Open the page anew.", "csrf")
+            raise Closed(403, "admin.closed.form", "csrf")
 
     async def link_of(self, request: web.Request, secret: str) -> str:
         """Whose link that is; it stays as it is."""
@@ -108,20 +108,19 @@ class Door:
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         try:
             if scheme.lower() != "bearer":
-                raise Closed(401, "Wanted: Authorization: Bearer TOKEN", "no token")
+                raise Closed(401, "admin.closed.bearer", "no token")
             return await self.keys.token(secret.strip(), str(peer_of(request)))
         except Unknown as error:
             if error.is_many:
                 raise _too_many() from None
-            raise Closed(401, "This token opens nothing (any more).", "unknown token") from None
+            raise Closed(401, "admin.closed.token", "unknown token") from None
 
 
 def _too_many() -> Closed:
-    return Closed(429, "Too many wrong keys came from this address. Wait for five minutes.", "too many wrong keys")
+    return Closed(429, "admin.closed.many", "too many wrong keys")
 
 
 def _no_link(error: Unknown) -> Closed:
     if error.is_many:
         return _too_many()
-    told = "This link can't be used: it was used before, has expired, or never was one. An operator makes another one."
-    return Closed(403, told, "unknown link")
+    return Closed(403, "admin.closed.link", "unknown link")

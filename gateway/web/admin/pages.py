@@ -19,6 +19,7 @@ Shows = Callable[[Visit, Query], Awaitable[dict[str, Result | None]]]
 class Page:
     path: str
     title: str
+    """A phrase."""
     template: str
     shows: Shows
     """What the template is filled with, by name. Raises `Refusal`, `NotUnderstood`."""
@@ -71,11 +72,11 @@ async def _audit(visit: Visit, query: Query) -> dict[str, Result | None]:
 
 
 PAGES: Final = (
-    Page("/admin", "Overview", "overview.html", _overview),
-    Page("/admin/channels", "Channels", "channels.html", _channels),
-    Page("/admin/channel", "Channel", "channel.html", _channel, in_menu=False),
-    Page("/admin/skills", "Skills", "skills.html", _skills),
-    Page("/admin/skill", "Skill", "skill.html", _skill, in_menu=False),
-    Page("/admin/audit", "Audit log", "audit.html", _audit),
+    Page("/admin", "admin.title.overview", "overview.html", _overview),
+    Page("/admin/channels", "admin.title.channels", "channels.html", _channels),
+    Page("/admin/channel", "admin.title.channel", "channel.html", _channel, in_menu=False),
+    Page("/admin/skills", "admin.title.skills", "skills.html", _skills),
+    Page("/admin/skill", "admin.title.skill", "skill.html", _skill, in_menu=False),
+    Page("/admin/audit", "admin.title.audit", "audit.html", _audit),
 )
 """In the order of the menu."""

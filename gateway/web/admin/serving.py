@@ -16,6 +16,8 @@ from gateway.admin.keys import Session
 from gateway.admin.operations import operations, status_of
 from gateway.admin.visits import House
 from gateway.logs import log
+from gateway.phrases import say
+from gateway.platforms import Malformed
 from gateway.shelf.audit import Change
 from gateway.shelf.outcomes import Refusal
 from gateway.store import Unreachable
@@ -25,6 +27,8 @@ from gateway.web.admin.pages import PAGES, Page
 from gateway.web.admin.templates import filled
 from gateway.web.admin.visiting import NotUnderstood, body_of, given, refused, rule_of, visit_of
 from gateway.web.assets import assets
+from gateway.web.door import language_of_request
+from gateway.wire import read_form
 
 logger = logging.getLogger(__name__)
 
@@ -94,18 +98,19 @@ class Pages:
         self, handler: Callable[[web.Request], Awaitable[web.Response]], request: web.Request
     ) -> web.Response:
         """Refusals become pages, which name the rule."""
+        language = language_of_request(request)
         try:
             response = await handler(request)
         except Closed as why:
             log(logger, "refused", path=request.path, status=why.status, reason=str(why))
-            response = _said(why.status, why.told)
+            response = _said(request, why.status, say(why.phrase, language))
         except NotUnderstood as why:
-            response = _said(400, str(why))
+            response = _said(request, 400, str(why))
         except Refusal as why:
-            response = _said(status_of(why), refused(why), rule_of(why))
+            response = _said(request, status_of(why), refused(why, language), rule_of(why))
         except Unreachable as error:
             log(logger, "redis not reachable", logging.ERROR, path=request.path, reason=str(error))
-            response = _said(503, "Redis does not answer, so that nothing can be told or done now.")
+            response = _said(request, 503, say("admin.away", language))
         for name, value in SECURITY_HEADERS.items():
             response.headers.setdefault(name, value)
         return response
@@ -113,11 +118,13 @@ class Pages:
     # ---- pages and forms ----
 
     async def page(self, page: Page, request: web.Request, session: Session) -> web.Response:
-        visit = visit_of(self._house, session.caller, self._house.loaded())
+        language = language_of_request(request)
+        visit = visit_of(self._house, session.caller, language=language)
         found = await page.shows(visit, request.query)
         said = await self._door.keys.said(session)
         text = filled(
             page.template,
+            language,
             **found,
             page=page,
             pages=PAGES,
@@ -132,21 +139,22 @@ class Pages:
         """A form: do an operation with its fields, and tell on the page that it came from what came of it."""
         operation = operations().get(request.match_info["operation"])
         if operation is None or operation.is_safe:
-            raise Closed(404, "There is no such form.", "no such operation")
+            raise Closed(404, "admin.closed.no_form", "no such operation")
         form = await request.post()
         fields: dict[str, Any] = {name: value for name, value in form.items() if isinstance(value, str)}
         fields |= await _file(form)
         back = str(form.get("back", START))
-        visit = visit_of(self._house, session.caller, self._house.loaded())
+        language = language_of_request(request)
+        visit = visit_of(self._house, session.caller, language=language)
         names = operation.input.model_fields
         try:
             done = await operation(visit, given(operation, {name: fields[name] for name in names if name in fields}))
         except Refusal as refusal:
-            await self._door.keys.say(session, refused(refusal), is_refused=True)
+            await self._door.keys.say(session, refused(refusal, language), is_refused=True)
         except NotUnderstood as why:
             await self._door.keys.say(session, str(why), is_refused=True)
         else:
-            await self._door.keys.say(session, getattr(done, "told", "Done."), is_refused=False)
+            await self._door.keys.say(session, getattr(done, "told", say("admin.done", language)), is_refused=False)
         return _see_other(back if _BACK.fullmatch(back) else START)
 
     # ---- sign-in ----
@@ -156,21 +164,25 @@ class Pages:
         link = request.query.get("link", "")
         if not link:
             return _see_other(START)
-        return _html(filled("login.html", who=await self._door.link_of(request, link), link=link))
+        return _html(
+            filled("login.html", language_of_request(request), who=await self._door.link_of(request, link), link=link)
+        )
 
     async def log_in(self, request: web.Request) -> web.Response:
         self._door.check_origin(request)
-        await body_of(request, self._house)
+        try:
+            link = read_form(await body_of(request, self._house)).get("link", "")
+        except Malformed as why:
+            raise NotUnderstood(str(why)) from None
         response = _see_other(START)
-        session = await self._door.sign_in(request, response, str((await request.post()).get("link", "")))
+        session = await self._door.sign_in(request, response, link)
         change = Change("", session.caller.name, "", "", "a login link")
         await self._house.shelf.audit(change, "admin sign-in", session.caller.name)
         log(logger, "signed in", who=session.caller.name)
         return response
 
     async def log_out(self, request: web.Request, session: Session) -> web.Response:
-        del request
-        response = _said(200, "You are signed out.")
+        response = _said(request, 200, say("admin.login.left", language_of_request(request)))
         await self._door.sign_out(session, response)
         return response
 
@@ -187,11 +199,11 @@ def _not_signed_in(request: web.Request) -> web.Response:
     if request.method == "GET" and request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}:
         # Who follows a link from elsewhere brings no strict cookie: our own page asks once more, and then it comes.
         return _html('<!doctype html><meta http-equiv="refresh" content="0">')
-    return _said(401, "You are not signed in. Whoever runs deskmate makes a link for you: deskmate admin link")
+    return _said(request, 401, say("admin.closed.signed_out", language_of_request(request)))
 
 
-def _said(status: int, told: str, rule: str = "") -> web.Response:
-    return _html(filled("said.html", told=told, rule=rule, status=status), status)
+def _said(request: web.Request, status: int, told: str, rule: str = "") -> web.Response:
+    return _html(filled("said.html", language_of_request(request), told=told, rule=rule), status)
 
 
 def _html(text: str, status: int = 200) -> web.Response:

@@ -1,20 +1,33 @@
-"""Templates of the admin pages, under `gateway/web/pages/admin`. What stands in them is escaped, whatever it is."""
+"""Templates of the admin pages, under `gateway/web/pages/admin`. What stands in them is escaped, whatever it is.
+
+Words come from the catalogue: `{{ say("admin.title.overview") }}`.
+"""
 
 from __future__ import annotations
 
 import time
-from functools import cache
+from functools import cache, partial
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import gateway.web
+from config.settings import Language
+from gateway.phrases import say
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def filled(name: str, **values: Any) -> str:
-    return _templates().get_template(name).render(**values)
+def filled(name: str, language: Language, **values: Any) -> str:
+    def spoken(key: str, /, **given: object) -> str:
+        return say(key, language, **given)
+
+    tag = "zh-Hans" if language == "zh" else "en"
+    words = {"say": spoken, "span": partial(span, language), "language_tag": tag}
+    return _templates().get_template(name).render(words, **values)
+
+
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 @cache
@@ -29,7 +42,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"at": at, "span": span, "iso": iso}
+    made.filters |= {"at": at, "iso": iso}
     return made
 
 
@@ -42,9 +55,7 @@ def iso(ms: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1_000))
 
 
-def span(seconds: float) -> str:
+def span(language: Language, seconds: float) -> str:
     """`42 s`, `3 min`, `5 h`, `2 d`."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    size, unit = next((one for one in _UNITS if seconds >= 2 * one[0]), (1, "s"))
+    return say(f"admin.span.{unit}", language, number=round(seconds / size))

@@ -10,16 +10,19 @@ from typing import Any
 from aiohttp import web
 from pydantic import ValidationError
 
-from config.loading import Loaded
+from config.settings import Language
 from gateway.admin.operations import Input, Operation
 from gateway.admin.visits import Caller, House, Visit
 from gateway.commands.skill import answers
+from gateway.content_types import charset
 from gateway.shelf.outcomes import Refusal
 from gateway.text.unmarked import plain
 
 
 async def body_of(request: web.Request, house: House) -> bytes:
     """Within the limits of size and time; aiohttp keeps it for `post`. Raises `NotUnderstood`."""
+    if charset(request.headers.get("Content-Type", "")).lower() not in {"", "utf-8"}:
+        raise NotUnderstood("the body is not in UTF-8")  # `post` would take any name that Python knows, `punycode` too
     try:
         async with asyncio.timeout(house.loaded().settings.gateway.body_timeout_s):
             return await request.read()
@@ -31,8 +34,9 @@ class NotUnderstood(Exception):
     """`str()` says for people what is wrong with what was given."""
 
 
-def visit_of(house: House, caller: Caller, loaded: Loaded, id_: str = "") -> Visit:
-    return Visit(house, caller, id_ or f"admin {secrets.token_hex(12)}", house.mailbox.now_ms(), loaded)
+def visit_of(house: House, caller: Caller, *, id_: str = "", language: Language = "en") -> Visit:
+    id_ = id_ or f"admin {secrets.token_hex(12)}"
+    return Visit(house, caller, id_, house.mailbox.now_ms(), house.loaded(), language)
 
 
 def given(operation: Operation[Any, Any], fields: Mapping[str, Any]) -> Input:
@@ -60,9 +64,9 @@ def wrong(error: ValidationError) -> str:
     return "; ".join(told)
 
 
-def refused(refusal: Refusal) -> str:
+def refused(refusal: Refusal, language: Language) -> str:
     """In the words of the chat."""
-    return plain(answers.refused(refusal, "en"))
+    return plain(answers.refused(refusal, language))
 
 
 def rule_of(refusal: Refusal) -> str:

@@ -13,7 +13,7 @@ const narrow = matchMedia("(max-width: 52rem)");
 
 let open = null;
 let stays = true; // at the latest message, also when the window or a text grows
-const view = new View($("messages"), { words, rehearsal: page.rehearsal, again: (id) => open.again(id) });
+const view = new View($("messages"), { words, rehearsal: page.rehearsal, again: (id) => open.again(id), press });
 
 const attached = new Attached($("attached"), { page, changed: () => grow(), said: (text) => said(text) });
 
@@ -30,6 +30,13 @@ function enter(id) {
   changed();
   toLatest();
   open.open();
+}
+
+/** A button says its command, as if somebody had typed it. */
+function press(command) {
+  open.send(`/${command}`, []);
+  toLatest();
+  $("message").focus(); // the button goes when it has decided
 }
 
 function changed() {

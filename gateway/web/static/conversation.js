@@ -11,6 +11,7 @@ export class Conversation {
   items = []; // from the records, in their order
   earlier = false;
   running = false;
+  asked = false; // what runs waits for somebody's word
   live = null; // the answer that is being written: its whole text so far, and the turn's steps
   replies = []; // replies that came and are not in the records as last read
   pending; // our own messages that are not in the records yet, as far as we know
@@ -147,6 +148,7 @@ export class Conversation {
     const shown = await read(this.id);
     this.items = shown.items;
     this.running = shown.running;
+    this.asked = shown.asked;
     this.earlier = shown.earlier;
     this.loaded = true;
     this.problem = "";

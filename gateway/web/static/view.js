@@ -2,15 +2,19 @@
 
 import { render } from "./markdown.js";
 
-/** Shows `conversation` in the list `into`; `again` is called with the id of a message to send once more. */
+/**
+ * Shows `conversation` in the list `into`; `again` is called with the id of a message to send once more, `press` with the command
+ * of a button.
+ */
 export class View {
   #nodes = new Map();
 
-  constructor(into, { words, rehearsal, again }) {
+  constructor(into, { words, rehearsal, again, press }) {
     this.into = into;
     this.words = words;
     this.rehearsal = rehearsal;
     this.again = again;
+    this.press = press;
   }
 
   clear() {
@@ -79,7 +83,7 @@ export class View {
     node.replaceChildren(element("span", "mark"), line);
   }
 
-  reply(node, { text, notice, model, live }) {
+  reply(node, { key, text, notice, model, live, buttons }) {
     node.className = notice ? "reply notice" : "reply";
     node.setAttribute("aria-busy", String(live));
     let body = node.querySelector(":scope > .markdown");
@@ -92,6 +96,31 @@ export class View {
     const isRehearsal = model === "rehearsal" || (this.rehearsal && model !== "");
     if (isRehearsal && !notice) who.append(element("span", "chip", this.words["model.rehearsal_label"]));
     render(body, text, this.words);
+    body.id = key.replaceAll(" ", "-");
+    const held = node.querySelector(":scope > .choices");
+    if (!buttons.length) held?.remove();
+    else if (held) held.replaceWith(this.#choices(buttons, body.id));
+    else node.append(this.#choices(buttons, body.id));
+  }
+
+  #choices(buttons, about) {
+    const group = element("div", "choices");
+    group.setAttribute("role", "group");
+    group.setAttribute("aria-label", this.words["chat.buttons"]);
+    for (const { label, command, style, pressed } of buttons) {
+      const button = element("button", style, label);
+      button.type = "button";
+      button.disabled = pressed;
+      button.setAttribute("aria-describedby", about);
+      button.addEventListener("click", () => this.press(command));
+      group.append(button);
+    }
+    return group;
+  }
+
+  asked(node) {
+    node.className = "working asked";
+    node.replaceChildren(element("span", "", this.words["chat.asked"]));
   }
 
   working(node) {
@@ -103,22 +132,24 @@ export class View {
 }
 
 /** What stands in the list, from top to bottom, each entry with a key that stays. */
-function arranged({ items, earlier, live, replies, pending, running }) {
+function arranged({ items, earlier, live, replies, pending, running, asked }) {
   const entries = earlier ? [{ kind: "earlier", key: "earlier" }] : [];
   const taken = items.filter((item) => !item.waiting);
   const turn = taken.findLastIndex((item) => item.kind === "reply" && !item.card) + 1;
   // The feed tells of a skill while it is being loaded; a turn that another worker goes on with is whole in the records only.
   const known = taken.slice(turn).filter((item) => item.kind === "step");
   const fresh = live && live.steps.length > known.length ? live.steps : null;
+  const sent = new Set(pending.filter((message) => message.state !== "failed").map((message) => message.text));
   taken.forEach((item, at) => {
     if (item.kind === "person") entries.push(person(item));
-    else if (item.kind === "reply") entries.push(reply(item, `reply ${item.index}`, item.model ?? ""));
+    else if (item.kind === "reply") entries.push(reply(item, `reply ${item.index}`, item.model ?? "", sent));
     else if (!fresh || at < turn) entries.push(step(item.step, item, `step ${item.index} ${item.id ?? ""}`));
   });
   fresh?.forEach((line, at) => entries.push(step(line.kind, line, `live step ${at}`)));
-  if (live?.text) entries.push({ kind: "reply", key: "live", text: live.text, notice: false, live: true });
-  for (const one of replies) entries.push(reply(one, `came ${one.key}`));
-  const working = running && !live?.text ? [{ kind: "working", key: "working" }] : [];
+  if (live?.text) entries.push({ kind: "reply", key: "live", text: live.text, notice: false, live: true, buttons: [] });
+  for (const one of replies) entries.push(reply(one, `came ${one.key}`, undefined, sent));
+  const kind = asked ? "asked" : "working";
+  const working = running && !live?.text ? [{ kind, key: kind }] : [];
   const waiting = items.filter((item) => item.waiting);
   const isFree = turn === taken.length && !live; // nothing is ahead of the first that waits
   if (isFree && waiting.length) entries.push(person({ ...waiting.shift(), waiting: false }));
@@ -131,9 +162,13 @@ function person({ id, text = "", files = [], waiting, state, error }) {
   return { kind: "person", key: `person ${id}`, id, text, files, state: waiting ? "waiting" : state, error };
 }
 
-/** `model` is empty where no model spoke, and missing where the records have not said yet. */
-function reply({ text, notice }, key, model) {
-  return { kind: "reply", key, text, notice: Boolean(notice), model, live: false };
+/**
+ * `model` is empty where no model spoke, and missing where the records have not said yet. `sent`: what is on its way; a button
+ * is not pressed twice.
+ */
+function reply({ text, notice, buttons = [] }, key, model, sent) {
+  const shown = buttons.map((button) => ({ ...button, pressed: sent.has(`/${button.command}`) }));
+  return { kind: "reply", key, text, notice: Boolean(notice), model, live: false, buttons: shown };
 }
 
 function step(kind, { name, state }, key) {

@@ -752,6 +752,13 @@ async def test_a_command_is_answered_as_a_message_of_ours(slack: SlackTwin, adap
     assert [one.uses_left for one in slack.responses.values()] == [5]
 
 
+async def test_how_long_an_address_lasts_is_told_by_the_servers_time(slack: SlackTwin, adapter: Adapter) -> None:
+    slack.foreign.add(CHANNEL)
+    adapter._outside = replace(adapter._outside, now_ms=lambda: late(7_200))
+    assert (await adapter.send(commanded(slack), text("hi"), KEY)).kind == "target_gone"
+    assert (await adapter.send(commanded(slack, in_s=7_300), text("hi"), KEY)).kind == "ok"
+
+
 async def test_where_we_are_no_member_a_command_is_answered_by_its_own_address(
     slack: SlackTwin, adapter: Adapter
 ) -> None:

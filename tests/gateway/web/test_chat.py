@@ -279,6 +279,25 @@ async def test_a_form_of_another_site_can_not_post(world: World, content_type: s
         assert answer.status == 415
 
 
+@pytest.mark.parametrize("path", ["/chat/login", "/chat/api/messages", "/chat/api/files?conversation=c1"])
+async def test_a_content_type_is_not_left_to_a_reader_that_takes_seconds(
+    world: World, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    asked: list[str] = []
+    headers = {"Content-Type": "x/y;" + '"' * 7_000}
+    monkeypatch.setattr("aiohttp.helpers.parse_content_type", asked.append)
+    async with aiohttp.request("POST", world.url + path, data=b"x", headers=headers) as answer:
+        assert answer.status == 415
+    assert not asked
+
+
+async def test_a_login_that_is_no_form_is_refused(world: World) -> None:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    for body in (b"password=a&password=b", b"\xff"):
+        async with aiohttp.request("POST", f"{world.url}/chat/login", data=body, headers=headers) as answer:
+            assert answer.status == 400
+
+
 async def test_a_huge_body_is_refused(store: Store, redis_url: str, tmp_path: Path) -> None:
     large = {**MESSAGE, "x": "y" * 3000}
     async with (

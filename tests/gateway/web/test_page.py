@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.files import FILE_MAX_BYTES
+from gateway.platforms import Button, Outbound
 from gateway.store import Store
 from tests.gateway.web.world import World, served
 from tests.harness.browser import Browser, Page, Visitor
@@ -62,6 +63,40 @@ async def test_what_is_said_in_the_midst_of_a_turn_shows_no_step_twice(world: Wo
     await world.worker.reply(event, "Done.")
     await page.until("!document.querySelector('[aria-busy=true]') && !document.querySelector('.working')")
     assert await page.texts(".reply .markdown") == ["A note waits.", "Done."]
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+async def test_a_cards_buttons_say_what_they_carry(world: World, visitor: Visitor, width: int) -> None:
+    page = await opened(visitor, world, width=width)
+    await say(page, "Write that down")
+    event = await world.worker.take()
+    card = Outbound(
+        "**May I do this? ABCDEF**",
+        is_notice=True,
+        buttons=(Button("Allow", "approve ABCDEF", "primary"), Button("w" * 40, "x")),
+    )
+    await world.worker.record(event, "asked", turn="t", code="ABCDEF", kind="approval", until_ms=9, text="?")
+    buttons = [[one.label, one.command, one.style] for one in card.buttons]
+    await world.worker.record(event, "card", text=card.markdown, buttons=buttons, turn="t")
+    await world.worker.send(event, card.markdown, notice=True, key="card", buttons=card.buttons)
+    await page.until("document.querySelectorAll('.choices').length === 1")
+    await page.until_shown("It waits for somebody's word")
+    assert not await page.texts(".working .dots")
+    assert await page.texts(".choices button") == ["Allow", "w" * 40]
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    about = "document.querySelector('.choices button').getAttribute('aria-describedby')"
+    assert "May I do this?" in await page.evaluate(f"document.getElementById({about}).textContent")
+    await page.evaluate("document.querySelector('.choices button').focus()")
+    await page.press("Enter")
+    said = await world.worker.take()
+    assert said.text == "/approve ABCDEF"
+    await world.worker.record(event, "decided", code="ABCDEF", word="yes", turn="t")
+    await world.worker.record(event, "card", text="ABCDEF: yes.", of=said.dedupe_keys[0], turn="t")
+    await world.worker.send(event, "ABCDEF: yes.", notice=True, key="word")
+    await page.until_shown("ABCDEF: yes.")
+    await page.until_shown("Working on it")
+    assert await page.texts(".choices button") == ["w" * 40]
+    assert await page.evaluate("document.activeElement.id") == "message"
 
 
 async def test_the_rehearsal_says_so_beside_each_of_its_replies(world: World, visitor: Visitor) -> None:

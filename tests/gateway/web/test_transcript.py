@@ -101,8 +101,37 @@ def test_a_card_is_told_from_a_notice_that_ends_the_turn() -> None:
     ]
 
 
-def test_a_tool_that_was_refused_is_a_failed_line() -> None:
+def test_a_tool_that_a_rule_refused_is_a_failed_line_and_one_that_a_person_refused_is_not() -> None:
     assert brief(of(taken("x"), result("web_fetch", error=True)))[1:] == [("step", "web_fetch", "failed")]
+    refused = result("web_fetch", error=True, refused=True)
+    assert brief(of(taken("x"), refused))[1:] == [("step", "web_fetch", "refused")]
+
+
+def test_what_was_stopped_did_not_fail() -> None:
+    stop, end = taken("/stop", "m2"), {"type": "reply", "text": "Stopped.", "notice": True}
+    shown = of(taken("x"), tool("a", "1"), tool("b", "2"), stop, result("a", "1", error=True), end)
+    assert [item.state for item in shown.items if item.kind == "step"] == ["stopped", "stopped"]
+
+
+def card(code: str = "ABC") -> dict[str, Any]:
+    return {
+        "type": "card",
+        "text": "May I?",
+        "buttons": [["Allow", f"approve {code}", "primary"], ["Refuse", f"deny {code}", "danger"]],
+    }
+
+
+def test_a_cards_buttons_are_there_until_somebody_has_decided_or_the_turn_is_over() -> None:
+    asked = {"type": "asked", "code": "ABC", "kind": "approval"}
+    open_now = of(taken("x"), asked, card())
+    assert open_now.items[1].buttons[0] == {"label": "Allow", "command": "approve ABC", "style": "primary"}
+    assert open_now.asked
+    decided = of(taken("x"), asked, card(), {"type": "decided", "code": "ABC", "word": "yes"})
+    over = of(taken("x"), asked, card(), {"type": "reply", "text": "Stopped."})
+    for shown in (decided, over):
+        assert shown.items[1].buttons == ()
+        assert not shown.asked
+    assert len(of(taken("x"), card("NOTE")).items[1].buttons) == 2, "what no record decides stays"
 
 
 def test_nothing_runs_any_more_after_the_reply() -> None:

@@ -25,7 +25,7 @@ from gateway.events import Event
 from gateway.feed import Feed
 from gateway.files import Files
 from gateway.intake import Intake
-from gateway.platforms import Address, Growing, Outbound, Outside, StepLine
+from gateway.platforms import Address, Button, Growing, Outbound, Outside, StepLine
 from gateway.platforms.webchat import Adapter
 from gateway.platforms.webchat import Settings as PageSettings
 from gateway.store import Store
@@ -83,8 +83,10 @@ class Worker:
         await self.record(event, "reply", text=text, turn="t", **({"notice": True} if notice else {}))
         await self.send(event, text, notice=notice, key=key)
 
-    async def send(self, event: Event, text: str, *, notice: bool = False, key: str = "key 1") -> None:
-        [part] = self.adapter.render(Outbound(text, is_notice=notice))
+    async def send(
+        self, event: Event, text: str, *, notice: bool = False, key: str = "key 1", buttons: Sequence[Button] = ()
+    ) -> None:
+        [part] = self.adapter.render(Outbound(text, is_notice=notice, buttons=tuple(buttons)))
         outcome = await self.adapter.send(Address(event.conversation), part, key)
         assert outcome.kind == "ok"
 

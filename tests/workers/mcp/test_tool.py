@@ -265,7 +265,7 @@ async def test_a_long_result_comes_in_pages(opened: Open) -> None:
 async def test_what_a_server_says_of_its_tools_is_not_believed(opened: Open) -> None:
     """Effect and reach are the operator's to say; else they are what needs most care."""
     async with opened(ECHO, plain("count"), tools={"count": {"effect": "read", "reach": "inside"}}) as desk:
-        servers: Any = desk.desk.agent._offers._servers
+        servers: Any = desk.desk.course.agent._offers._servers
         tools = (await servers.offered(["twin__echo", "twin__count"])).tools
         assert (tools["twin__echo"].effect, tools["twin__echo"].reach) == ("once", "free")
         assert (tools["twin__count"].effect, tools["twin__count"].reach) == ("read", "inside")

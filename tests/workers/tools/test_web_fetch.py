@@ -44,7 +44,7 @@ async def run(tool: Tool, url: str, offset: int | None = None) -> ToolResult:
 
 
 def found(body: bytes, content_type: str = "text/html", charset: str | None = None) -> Fetched:
-    return Fetched("http://good.test/", 200, content_type, charset, body, len(body), is_cut=False)
+    return Fetched("http://good.test/", 200, content_type, charset or "", body, len(body), is_cut=False)
 
 
 async def test_a_page_is_read_as_markdown_with_its_title_and_address() -> None:
@@ -175,6 +175,12 @@ async def test_a_big_page_is_read_beside_the_loop() -> None:
         (b"gr\xc3\xbcn", "hex", "grün"),
         (b"gr\xc3\xbcn", "undefined", "grün"),
         (b"gr\xc3\xbcn", "a\0b", "grün"),
+        (b"gr\xc3\xbcn-", "punycode", "grün-"),
+        (b"gr\xc3\xbcn", "idna", "grün"),
+        (b"gr\xc3\xbcn \\u0041", "unicode_escape", "grün \\u0041"),
+        (b"gr\xc3\xbcn +AEE-", "utf-7", "grün +AEE-"),
+        (b"gr\xc3\xbcn", "utf-8" + " " * 100, "grün"),
+        (b"gr\xfcn", " Latin1 ", "grün"),
         (b"broken \xff end", "utf-8", "broken \ufffd end"),
         ('<meta charset="windows-1251">Привет'.encode("cp1251"), None, '<meta charset="windows-1251">Привет'),
         (
@@ -182,6 +188,10 @@ async def test_a_big_page_is_read_beside_the_loop() -> None:
             None,
             "<meta http-equiv=Content-Type content='text/html; charset=shift_jis'>テスト",
         ),
+        (b'<meta name=charset><META\ncharset = "l1">\xfc', None, '<meta name=charset><META\ncharset = "l1">ü'),
+        (b"<meta charset='utf-16'>gr\xc3\xbcn", None, "<meta charset='utf-16'>grün"),
+        (b"<meta charset=l1" + b"x" * 40 + b">\xc3\xbc", None, "<meta charset=l1" + "x" * 40 + ">ü"),
+        (b" " * 1_024 + b"<meta charset=l1>\xc3\xbc", None, " " * 1_024 + "<meta charset=l1>ü"),
     ],
 )
 def test_texts_are_decoded_by_mark_header_or_meta(body: bytes, charset: str | None, text: str) -> None:
@@ -198,9 +208,15 @@ def test_texts_are_decoded_by_mark_header_or_meta(body: bytes, charset: str | No
         "<a " + "x=1 " * 50_000,
         "\0",
         "<title>" * 50_000,
+        "<title‹" * 250_000,
+        "<title " * 250_000 + ">A title</title>",
+        "<title>&#" + "9" * 5_000,
+        "<meta x" * 150 + "charset=" + " " * 2_900 + "!",
+        "<meta charset" * 2_000 + " " * 100_000,
     ],
-    ids=["nested", "tables", "brackets", "comments", "attributes", "nul", "titles"],
-)
+    ids=["nested", "tables", "brackets", "comments", "attributes", "nul", "titles", "endless_titles", "one_end", "digits",
+         "metas", "charsets"],
+)  # fmt: skip
 def test_hostile_html_is_read_in_no_time(bad: str) -> None:
     assert isinstance(read(found(bad.encode())).text, str)
 

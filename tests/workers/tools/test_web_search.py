@@ -15,6 +15,7 @@ from pydantic import SecretStr, ValidationError
 
 from config.settings import Settings, WebSearchSettings
 from tests.harness.search_twin import KEY, Page, SearchTwin, search_twin
+from workers.searching import hits
 from workers.tools import Call, Outside, ToolError, ToolResult
 from workers.tools.web_search import Tool
 
@@ -85,6 +86,11 @@ async def test_what_is_no_address_of_the_web_is_left_out_and_no_page_comes_twice
     pages = [*(("Odd", url, "") for url in [*odd, "https://a.test/" + "x" * 2_050]), *twice]
     async with search_twin(pages=pages) as twin:
         assert (await found(http, twin, provider, count=20)).text == "1. One\n   https://good.test/"
+
+
+def test_a_number_that_python_does_not_read_costs_no_search() -> None:
+    [hit] = hits([{"t": "&#" + "9" * 5_000 + ";", "u": "http://a.example/", "s": ""}], "t", "u", "s", 5)
+    assert hit.url == "http://a.example/"
 
 
 async def test_long_titles_and_extracts_are_cut(http: aiohttp.ClientSession) -> None:

@@ -55,6 +55,13 @@ async def test_the_cookie_is_for_these_pages_and_no_script_reads_it(site: Served
         assert "Secure" in proxied.headers["Set-Cookie"]
 
 
+async def test_a_form_in_another_encoding_is_not_read(site: Served) -> None:
+    async with site.browser() as browser:
+        kind = "application/x-www-form-urlencoded; charset=punycode"
+        refused = await browser.post("/admin/login", {"link": "x"}, Content_Type=kind)
+        assert (refused.status, "not in UTF-8" in refused.text) == (400, True)
+
+
 async def test_an_expired_link_and_a_made_up_one_open_nothing(site: Served) -> None:
     link = await site.keys.make_link(ADMIN, 0.01)
     await asyncio.sleep(0.1)
@@ -169,3 +176,15 @@ async def test_names_and_texts_of_others_are_text(site: Served) -> None:
             assert "&lt;" in text
             assert "<script>alert" not in text
             assert "<img" not in text
+
+
+async def test_pages_and_what_they_tell_are_in_the_language_of_the_browser(site: Served) -> None:
+    async with site.browser(APPROVER) as browser:
+        zh = {"Accept_Language": "zh-CN,zh;q=0.9"}
+        text = (await browser.get(f"/admin/channel?channel={ROOM}", **zh)).text
+        assert 'lang="zh-Hans"' in text
+        assert "一条消息会用到哪些技能？" in text
+        assert "等待信任" in text, "why a skill is not on"
+        await browser.post("/admin/do/skills.switch", {**OFF, "csrf": await browser.csrf()}, **zh)
+        assert "需要 admin 角色" in (await browser.get("/admin", **zh)).text
+        assert "What would a message bring up?" in (await browser.get(f"/admin/channel?channel={ROOM}")).text

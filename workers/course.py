@@ -1,0 +1,163 @@
+"""The course of a turn, from wherever it stands to its reply: by a command, by the model, or by a notice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from config.watching import Watched
+from gateway import spending
+from gateway.commands import Command, Done, Outside, Said, command_of, find, said_to_model, unknown
+from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.records import Record
+from gateway.events import Event
+from gateway.files import Files
+from gateway.logs import log
+from gateway.phrases import say
+from gateway.platforms import Adapter, Outbound
+from gateway.shelf.notes import Notes
+from gateway.shelf.shelf import Shelf
+from workers.agent import Agent
+from workers.aside import Aside, said_in, who_reads
+from workers.attached import AT_ONCE, Attached, nothing_to_read
+from workers.borders import Called
+from workers.cards import Cards
+from workers.crew import Crew
+from workers.delivery import Delivery
+from workers.hearing import Hearing
+from workers.links import Links
+from workers.live import Live
+from workers.passing import Passing
+from workers.pressed import tell_pressed
+from workers.rights import Rights
+from workers.steps import Steps
+from workers.taking import readable
+from workers.turn import Ended, Turn, rows_for
+from workers.withholding import withhold_as_of_now
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Course:
+    """One a worker process; turns pass through it."""
+
+    watched: Watched
+    mailbox: Mailbox
+    agent: Agent
+    shelf: Shelf
+    notes: Notes
+    passing: Passing
+    _downloads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    async def go_on(self, turn: Turn, adapter: Adapter) -> None:
+        """From wherever the turn stands to its reply, sent. Raises `Lost`, `Parked`, `Unreachable`."""
+        events = [
+            readable(json.dumps(one.data["event"]).encode(), turn.stored.key)
+            for one in turn.records
+            if one.type == "event"
+        ]
+        command = command_of(events[0]) if events else None
+        asks = command is not None and said_to_model(events[0]) is not None
+        if command and not asks:
+            await self._command(turn, adapter, events[0], *command)
+        elif all(event.is_empty for event in events):
+            greeting = turn.profile.greeting or say("message.empty", turn.language)
+            await self._finish(turn, adapter, greeting, notice=True)
+        elif not asks and all(event.is_empty or nothing_to_read(event) for event in events):
+            await self._finish(turn, adapter, say("message.unsupported", turn.language), notice=True)
+        else:
+            await self._answer(turn, adapter, command[0] if command else "")
+
+    async def _command(self, turn: Turn, adapter: Adapter, event: Event, name: str, rest: str) -> None:
+        known = find(name)
+        if known is None:
+            done = unknown(name, turn.language)
+        else:
+            outside = partial(self._outside, adapter, turn)
+            turn.aside = Aside(turn, adapter, outside).run  # some ask the model
+            waited = sum(record.type == "event" for record in turn.records) > 1
+            inbox = tuple(turn.stored.inbox)
+            said = await said_in(turn, event, rest, outside, waited=waited, inbox=inbox)
+            done = await self._done(turn, known, said)
+        if event.kind == "action":
+            await tell_pressed(adapter, event, done, self.mailbox.settings.send_timeout_s)
+        await self._finish(
+            turn, adapter, done.text, *done.records, notice=True, command=True, only_for=who_reads(event, done)
+        )
+
+    async def _done(self, turn: Turn, command: Command, said: Said) -> Done:
+        try:
+            return await command.run(said)
+        except Called:
+            return Done(say("turn.stopped", turn.language))
+        except Ended as ended:
+            return Done(say(ended.phrase, turn.language, **ended.values))
+
+    async def _outside(self, adapter: Adapter, turn: Turn) -> Outside:
+        return Outside(
+            self.shelf,
+            self.notes,
+            await self.watched.current(),
+            adapter.capabilities,
+            adapter.download,
+            partial(self.agent.compacted, turn),
+            self.passing.on,
+            partial(spending.spent, self.mailbox.store),
+        )
+
+    async def _answer(self, turn: Turn, adapter: Adapter, way: str) -> None:
+        """By the model. `way`: the command that asks it; none: as usual."""
+        loaded = await self.watched.current()
+        settings = loaded.settings
+        here = await self.shelf.here(turn.stored.key, loaded)
+        library = await self.shelf.pinned(turn.state.setdefault("skills", here.pin), here)
+        rights = Rights(self.shelf, self.notes, self.watched, turn.stored.key, library)
+        live = Live(turn, adapter)
+        turn.before_talk = partial(withhold_as_of_now, turn, rights)
+        turn.aside = Aside(turn, adapter, partial(self._outside, adapter, turn)).run
+        try:
+            cards = Cards(turn, adapter)
+            turn.hear = Hearing(turn, cards).hear
+            files = Files(self.mailbox.store)
+            attached = Attached(turn, adapter, files, settings.attachments, cards, self._downloads)
+            if way:
+                crew = Crew(Steps(self.agent, turn, rights, live, attached), is_team=way == "team")
+                records, text = await crew.answer()
+            else:
+                record, text = await self.agent.answer(turn, here.over(library), rights, live, attached)
+                records = [record]
+        except Ended as ended:
+            await live.close()
+            log(logger, "turn ended", conversation=turn.stored.key.id, turn=turn.id[:8], reason=ended.phrase)
+            await self._finish(turn, adapter, say(ended.phrase, turn.language, **ended.values), notice=True)
+        else:
+            await live.end()
+            await self._finish(turn, adapter, text, *records)
+        finally:
+            await live.close()
+
+    async def _finish(
+        self,
+        turn: Turn,
+        adapter: Adapter,
+        text: str,
+        *records: Record,
+        notice: bool = False,
+        command: bool = False,
+        only_for: str | None = None,
+    ) -> None:
+        """The answer, the reply and its rows in one script; then send."""
+        text = text if notice else Links(turn, adapter.capabilities).harmless(text)
+        data: dict[str, Any] = {"turn": turn.id, "text": text}
+        data |= {"notice": True} if notice else {}
+        data |= {"command": True} if command else {}
+        rows = rows_for(turn, adapter.render(Outbound(text, is_notice=notice, only_for=only_for))) if text else []
+        await turn.write(
+            *records, Record("reply", self.mailbox.now_ms(), data), rows=rows, state="close", finished_step=True
+        )
+        await Delivery(turn, adapter, self.mailbox.settings).send_all(rows)
