@@ -1,4 +1,4 @@
-"""The kinds of addresses that settings hold, and what each must look like. Nothing is looked up."""
+"""The kinds of addresses that settings hold, of people too, and what each must look like. Nothing is looked up."""
 
 from __future__ import annotations
 
@@ -48,6 +48,14 @@ def exact_place(value: str) -> str:
     if not is_host(host) or (match["v6"] and str(ip_address(host)) != host):
         raise PydanticCustomError("exact_place", "not host:port")
     return value.lower()
+
+
+def person(value: str) -> str:
+    """Somebody on a connection, as the platform numbers them: `connection/id`. Blanks around it are nobody's."""
+    connection, _, id_ = value.strip().partition("/")
+    if not connection or not id_ or any(map(str.isspace, value.strip())):
+        raise PydanticCustomError("person", "nobody's id")
+    return value.strip()
 
 
 def host_pattern(value: str) -> str:

@@ -24,6 +24,8 @@ _SPECIAL: Final = {
     "exact_place": "wanted: exactly one host and port, such as wiki.intern:443, 10.0.0.7:8080 or [fd00::7]:80",
     "listening_host": "wanted: a host name or IP address without port, such as 127.0.0.1, ::1 or 0.0.0.0",
     "host_pattern": "wanted: a host name such as example.com, or *.example.com for all below it; other scripts as xn--...",
+    "person": "wanted: connection/id, such as slack-main/U024BE7LH: the platform's own id, never a name; `/role` tells each "
+    "person their own",
     "time_zone": "wanted: an IANA time zone, such as Europe/Berlin, Asia/Shanghai or UTC",
     "secret_argument": "wanted: text; everybody on the machine sees a command line, so what a variable holds belongs in env",
     "own_variable": "wanted: the name of a variable that is neither deskmate's own nor one that steers programs",

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from config.addresses import host_pattern
 from config.checks import check
 from config.problems import ConfigError, Problem, short
-from config.settings import ENVIRONMENT_DEFAULTS, ChannelRule, Language, Pattern, Section
+from config.settings import ENVIRONMENT_DEFAULTS, ChannelRule, Language, Pattern, Person, Section
 from config.source import Source, read
 
 PROFILE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -114,18 +114,20 @@ class Context(Section):
     """So many of people's last messages stay whole then, with all that was done for them, where there is room."""
 
 
-Role = Literal["admin", "approver"]
-Person = Annotated[str, Field(pattern=r"^[^/\s]+/\S+$")]
-
-
 class Roles(Section):
-    """Who may do more than talk, list and show. One who is in no list is a member."""
+    """Who may do more than talk, list and show, or less. One who is in no list is a member. See [roles.md](roles.md)."""
 
     admin: list[Person] = []
-    """May switch skills, add, remove and reload them, and take notes back. `connection/id`, such as
-    `slack-main/U024BE7LH`: the platform's own id, never a name; `*` stands for anything."""
+    """May switch skills, add, remove and reload them, take notes back, let people in and name admins of channels.
+    `connection/id`, such as `slack-main/U024BE7LH`: the platform's own id, never a name; `*` stands for anything."""
+    channel_admin: dict[Pattern, list[Person]] = {}
+    """By channel (`connection/channel`): who may do there what an admin may, but for what holds elsewhere, too. Admins name
+    others with `/role`."""
     approver: list[Person] = []
-    """May say that a skill is trusted, and accept or refuse notes. An admin is none unless listed here too."""
+    """May say that a skill is trusted, accept or refuse notes, and say yes to calls. An admin is none unless listed here,
+    too."""
+    guest: list[Person] = []
+    """People from outside, besides those whom the platform tells: see `guests`."""
 
 
 class Profile(Section):
@@ -161,6 +163,12 @@ class Profile(Section):
     notes: Literal["ask", "save"] = "ask"
     """What `save_skill_reference` leads to: a note that waits for an approver, or one that counts at once."""
     roles: Roles = Roles()
+    guests: Literal["talk", "member", "nothing"] = "talk"
+    """What people from outside may. `talk`: they are answered, without calls that change something; of commands there are
+    `/help` and `/stop` for their own. `member`: as everybody. `nothing`: they are told that they are not answered."""
+    direct: Literal["open", "paired", "closed"] | None = None
+    """Who is answered in direct chats. `open`: everybody. `paired`: whom the files name, and who was let in with a code.
+    `closed`: only whom the files name. Without it: `paired` where anybody can write to us (Telegram, Discord), else `open`."""
     timezone: Annotated[str, AfterValidator(_time_zone)] = "UTC"
     """The channel's time zone: which day a moment belongs to."""
     queue: Queue = Queue()

@@ -6,12 +6,16 @@ import re
 import unicodedata
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from config.loading import SHIPPED, Loaded
 from config.problems import At
 from config.profiles import DEFAULT, Profile
 from config.settings import Section
+from config.source import Source
+
+PEOPLE: Final = frozenset({"roles", "people"})
+"""Keys that list people, who are meant letter by letter."""
 
 
 def rule_of(loaded: Loaded, profile: Profile, key: str, value: str | None = None) -> str:
@@ -23,13 +27,34 @@ def rule_of(loaded: Loaded, profile: Profile, key: str, value: str | None = None
     source = loaded.profile_sources.get(profile.name)
     if source is None:
         return f"profile {profile.name}: {key}"
+    return _line(loaded, source, profile, key, value)
+
+
+def org_rule_of(loaded: Loaded, key: str, value: str | None = None) -> str:
+    """The same for a key of the settings: `deskmate.yaml line 12: people.owners`."""
+    return _line(loaded, loaded.source, loaded.settings, key, value)
+
+
+def room_rule_of(loaded: Loaded, connection: str, channel: str) -> str:
+    """Which rule of `channels` chooses the profile of a room."""
+    room = f"{connection}/{channel}"
+    rules = loaded.settings.channels
+    index = next((at for at, rule in enumerate(rules) if fnmatchcase(room, rule.match)), None)
+    file = _short(loaded, loaded.source.file)
+    if index is None:
+        return f"{file}: channels (no rule fits {room}: {DEFAULT})"
+    return f"{file} line {loaded.source.line(('channels', index))}: channels"
+
+
+def _line(loaded: Loaded, source: Source, section: Section, key: str, value: str | None) -> str:
     file = _short(loaded, source.file)
-    at: At = tuple(key.split("."))
+    at: At = tuple(key.split(".", 2))
     written = source.written(at)
     if written is None:  # an empty key too: it means the default
-        return f"{file}: {key} (not written: {_meant(profile, at)})"
+        return f"{file}: {key} (not written: {_meant(section, at)})"
     if value is not None and isinstance(written, list):
-        at = next(((*at, index) for index, entry in enumerate(written) if _fits(entry, value)), at)
+        fits = _is_person if at[0] in PEOPLE else _fits
+        at = next(((*at, index) for index, entry in enumerate(written) if fits(str(entry), value)), at)
     return f"{file} line {source.line(at)}: {key}"
 
 
@@ -51,17 +76,21 @@ def _short(loaded: Loaded, file: Path) -> str:
     return str(file)
 
 
-def _meant(profile: Profile, at: At) -> str:
-    value: Any = profile
+def _meant(section: Section, at: At) -> str:
+    value: Any = section
     for name in at:
         value = getattr(value, str(name)) if isinstance(value, Section) else None
-    return "allows nothing" if value in ([], None) else str(value)
+    return "allows nothing" if value in ([], {}, None) else str(value)
 
 
-def _fits(entry: object, value: str) -> bool:
+def _fits(entry: str, value: str) -> bool:
     """Case and width of letters are no difference, `*` stands for anything, as in ids of skills."""
-    pattern = re.escape(_plain(str(entry))).replace(r"\*", ".*")
-    return re.fullmatch(pattern, _plain(value), re.DOTALL) is not None
+    return _is_person(_plain(entry), _plain(value))
+
+
+def _is_person(entry: str, value: str) -> bool:
+    """Letter by letter; `*` stands for anything."""
+    return re.fullmatch(re.escape(entry.strip()).replace(r"\*", ".*"), value, re.DOTALL) is not None
 
 
 def _plain(text: str) -> str:

@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from config.addresses import exact_place, listening_host, redis_address, web_address
+from config.addresses import exact_place, listening_host, person, redis_address, web_address
 from config.source import Variable
 
 Language = Literal["en", "zh"]
@@ -111,6 +111,8 @@ WebAddress = Annotated[str, AfterValidator(web_address)]
 RedisAddress = Annotated[Secret, AfterValidator(redis_address)]
 ListeningHost = Annotated[str, AfterValidator(listening_host)]
 ExactPlace = Annotated[str, AfterValidator(exact_place)]
+Person = Annotated[str, AfterValidator(person)]
+"""`connection/id`, as the platform numbers people."""
 Port = Annotated[int, Field(ge=1, le=65535)]
 SkillId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 """As `deskmate skills list` shows it. No pattern: what is granted is granted by name."""
@@ -524,6 +526,14 @@ class RecordingSettings(Section):
     """How large all recordings of a partition may get together; the oldest ones make room."""
 
 
+class PeopleSettings(Section):
+    """Who has a say everywhere. See [roles.md](roles.md)."""
+
+    owners: list[Person] = []
+    """May do all that any role may, in each channel, and switch skills for the whole organisation. `connection/id`, such as
+    `slack-main/U024BE7LH`: the platform's own id, never a name."""
+
+
 class LogSettings(Section):
     """What the processes write to stderr."""
 
@@ -578,6 +588,7 @@ class Settings(Section):
     attachments: AttachmentSettings = AttachmentSettings()
     skills: SkillsSettings = SkillsSettings()
     recordings: RecordingSettings = RecordingSettings()
+    people: PeopleSettings = PeopleSettings()
     log: LogSettings = LogSettings()
     connections: dict[ConnectionName, Connection] = {}
     """Accounts on platforms, by a name of your choice, which is part of the webhook's address."""

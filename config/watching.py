@@ -1,4 +1,4 @@
-"""Profiles and the rules of channels as the files are now; all other settings as they were when the process started."""
+"""Profiles, the rules of channels and the owners as the files are now; all other settings as they were when the process started."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTLED_S: Final = 0.05
 and half a profile must not be taken for one that allows less, or for the shipped one of that name."""
 SETTLES_MAX: Final = 20
 """Who writes for longer than a second all the time is not waited for: turns wait for a look."""
-WITHOUT_RESTART: Final = frozenset({"channels", "profiles"})
+WITHOUT_RESTART: Final = frozenset({"channels", "people", "profiles"})
 
 log = logging.getLogger(__name__)
 
@@ -147,8 +147,8 @@ class Watched:
             _rooms={},
         )
         changed = _changed(before.profiles, fresh.profiles)
-        if settings.channels != before.settings.channels:
-            changed.append("channels")
+        named = ("channels", "people")
+        changed += [name for name in named if getattr(settings, name) != getattr(before.settings, name)]
         if changed:
             log.info("settings: in force now: %s", ", ".join(changed))
 

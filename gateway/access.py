@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Final, Literal
 
-from config.profiles import Profile, Role
+from config.profiles import Profile
 from gateway.events import Actor
+from gateway.roles import Role, allows, line_of, person_of, roles_of
+from gateway.shelf.audit import COMMAND_LINE
 from gateway.shelf.decisions import NO_REVISION, Decisions
 from gateway.skill_tools import is_listed
 from skills import ids
 from skills.folders import Skill
 from skills.library import Catalogue, Library, SkillNotFound
+from skills.schemas import Effect
 
 CHANNEL: Final = "channel"
 """The tier of the bundles that were added to one channel."""
@@ -37,25 +39,89 @@ Reason = Literal[
     "changed",
     "gone",
     "role",
+    "guest",
+    "guests",
+    "closed",
+    "unpaired",
+    "nobody",
 ]
 
-NEEDS_ROLE: Final[Mapping[str, Role]] = {
-    "skill on": "admin",
-    "skill off": "admin",
-    "skill add": "admin",
-    "skill remove": "admin",
-    "skill reload": "admin",
-    "skill notes revert": "admin",
-    "skill notes expire": "admin",
-    "skill notes promote": "admin",
-    "hitl on": "admin",
-    "hitl off": "admin",
-    "skill trust": "approver",
-    "skill approve": "approver",
-    "skill reject": "approver",
-    "queue clear all": "admin",
+COMMANDS: Final[Mapping[str, Role]] = {
+    "help": "guest",
+    "pair": "guest",
+    "stop": "guest",
+    **dict.fromkeys(
+        (
+            "answer",
+            "approve",
+            "compact",
+            "deny",
+            "hitl",
+            "model",
+            "new",
+            "plan",
+            "queue",
+            "role",
+            "skill",
+            "skill list",
+            "skill notes list",
+            "skill notes show",
+            "skill show",
+            "status",
+            "team",
+            "usage",
+            "why",
+        ),
+        "member",
+    ),
+    **dict.fromkeys(
+        (
+            "hitl off",
+            "hitl on",
+            "queue clear all",
+            "skill add",
+            "skill notes expire",
+            "skill notes revert",
+            "skill off",
+            "skill on",
+            "skill remove",
+        ),
+        "channel_admin",
+    ),
+    **dict.fromkeys(
+        (
+            "pair accept",
+            "pair end",
+            "pair list",
+            "role grant",
+            "role revoke",
+            "skill notes promote",
+            "skill reload",
+        ),
+        "admin",
+    ),
+    **dict.fromkeys(("skill approve", "skill reject", "skill trust"), "approver"),
+    **dict.fromkeys(("skill off everywhere", "skill on everywhere"), "owner"),
 }
-"""Commands that not everybody in a channel may give. The others are for all."""
+"""Who may give a command. One that is not here nobody may."""
+
+NEEDS_ROLE: Final[Mapping[str, Role]] = {
+    name: role for name, role in COMMANDS.items() if role not in {"guest", "member"}
+}
+"""Commands that not everybody in a channel may give."""
+
+DirectPolicy = Literal["open", "paired", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Whoever has an account on the machine: the command line."""
+
+    name: str
+
+
+Who = Actor | Operator | None
+"""None: the model, on behalf of nobody in particular."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +137,8 @@ class ToolUse:
     """A call of one of our own tools."""
 
     name: str
+    effect: Effect = "once"
+    """Matters where somebody from outside asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +146,17 @@ class CommandUse:
     """A command in the chat, with its first words: `skill off`."""
 
     name: str
+    about_others: bool = False
+    """It would end what somebody else asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """Something said to us, that we would answer."""
+
+    is_direct: bool
+    is_paired: bool = False
+    """Whether who says it was let in with a code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +178,15 @@ class Approval:
     """The platform's own id of the person on whose behalf the call is asked for; empty: nobody's."""
 
 
-Thing = SkillUse | Kept | ToolUse | CommandUse | Approval
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a question of the agent."""
+
+    requester: str
+    """As of `Approval`."""
+
+
+Thing = SkillUse | Kept | ToolUse | CommandUse | Approval | Reply | Talk
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +222,12 @@ class Here:
     new_skills: Literal["on", "off"] = "on"
     unmet: Callable[[Skill, Profile], str | None] = lambda skill, profile: None  # noqa: ARG005
     """What a skill needs and does not have here."""
+    owners: tuple[str, ...] = ()
+    """Patterns of the people whom the settings name as owners."""
+    org_rule: Callable[[str, str], str] = lambda key, value: key  # noqa: ARG005
+    """As `rule`, of the settings."""
+    direct: DirectPolicy = "open"
+    """Who is answered in direct chats, by the profile or else by the platform."""
     is_readable: bool = True
     """Whether the decisions could be read. If not, no skill is on."""
     catalogues: dict[Any, Catalogue] = field(default_factory=dict, repr=False, compare=False)
@@ -214,47 +307,90 @@ _TOLD: Final[Mapping[Reason, str]] = {
 """What a model may hear of a skill that it named and may not have. What a profile does not list does not exist."""
 
 
-def may(actor: Actor | None, here: Here, thing: Thing) -> Verdict:
-    """May this person do this here? No `actor`: the model, on behalf of whoever wrote."""
+def may(who: Who, here: Here, thing: Thing) -> Verdict:
+    """May this person do this here? Nobody: the model, on behalf of whoever wrote."""
+    if isinstance(who, Operator):
+        return Verdict(True, "allowed", COMMAND_LINE)
     match thing:
         case SkillUse():
-            return _skill(here, thing)
+            changes = thing.act == "note" or (thing.act == "run" and not _only_reads(thing.skill))
+            return _of_guest(who, here, _skill(here, thing), changes=changes)
         case Kept(id=name):
             reason = _kept(here, thing)
             return Verdict(reason == "allowed", reason, f"{name} in {here.room}: {reason}")
-        case ToolUse(name):
+        case ToolUse(name, effect):
             listed = is_listed(name, here.profile.tools)
-            return Verdict(listed, "allowed" if listed else "profile", here.rule("tools", name))
+            verdict = Verdict(listed, "allowed" if listed else "profile", here.rule("tools", name))
+            return _of_guest(who, here, verdict, changes=effect != "read")
         case Approval(requester):
-            return _approval(actor, here, requester)
-        case CommandUse(name):
-            role = NEEDS_ROLE.get(name)
-            if role is None:
-                return Verdict(True, "allowed", "for everybody")
-            rule = here.rule(f"roles.{role}", person_of(here.room, actor) if actor else "")
-            has = actor is not None and not actor.is_bot and has_role(here, actor, role)
-            return Verdict(has, "allowed" if has else "role", rule)
+            return _approval(who, here, requester)
+        case Reply(requester):
+            if who is None or who.is_bot:
+                return Verdict(False, "nobody", "only people answer")
+            told = guest_rule(who, here)
+            own = bool(who.id) and person_of(here.room, who) == person_of(here.room, Actor(requester))
+            return Verdict(own or not told, "allowed" if own or not told else "guest", told or "everybody may answer")
+        case CommandUse(name, about_others):
+            return _command(who, here, name, about_others=about_others)
+        case Talk(is_direct, is_paired):
+            return _talk(who, here, is_direct=is_direct, is_paired=is_paired)
+
+
+def _command(actor: Actor | None, here: Here, name: str, *, about_others: bool) -> Verdict:
+    role = COMMANDS.get(name)
+    if role is None:
+        return Verdict(False, "role", f"nobody may: there is no command {name}")
+    if told := guest_rule(actor, here):
+        is_theirs = role == "guest" and not about_others
+        return Verdict(is_theirs, "allowed" if is_theirs else "guest", told)
+    rule = allows(here, actor, role) if actor else None
+    return Verdict(rule is not None, "allowed" if rule else "role", rule or line_of(here, actor, role))
 
 
 def _approval(actor: Actor | None, here: Here, requester: str) -> Verdict:
-    person = person_of(here.room, actor) if actor else ""
     if actor is None or actor.is_bot or not actor.id:
-        return Verdict(False, "role", here.rule("roles.approver", person))
-    if has_role(here, actor, "approver"):
-        return Verdict(True, "allowed", here.rule("roles.approver", person))
+        return Verdict(False, "role", line_of(here, actor, "approver"))
+    if told := guest_rule(actor, here):
+        return Verdict(False, "guest", told)
+    if rule := allows(here, actor, "approver"):
+        return Verdict(True, "allowed", rule)
+    person = person_of(here.room, actor)
     own = here.profile.approvals.own and person == person_of(here.room, Actor(requester))
     return Verdict(own, "allowed" if own else "role", here.rule("approvals.own" if own else "roles.approver", person))
 
 
-def has_role(here: Here, actor: Actor, role: Role) -> bool:
-    """By the platform's own id, never by a name."""
-    person = person_of(here.room, actor)
-    return bool(actor.id) and any(fnmatchcase(person, pattern) for pattern in getattr(here.profile.roles, role))
+def _talk(actor: Actor | None, here: Here, *, is_direct: bool, is_paired: bool) -> Verdict:
+    if actor is None or not actor.id:
+        return Verdict(False, "nobody", "nobody knows who says it")
+    if actor.is_bot:  # whether bots are answered is asked before: `other_bots`
+        return Verdict(True, "allowed", here.rule("other_bots", ""))
+    given = roles_of(here, actor)
+    if "guest" in given and here.profile.guests == "nothing":
+        return Verdict(False, "guests", here.rule("guests", ""))
+    named = next((rule for role, rule in given.items() if role not in {"guest", "member"}), None)
+    if not is_direct or here.direct == "open" or named:
+        return Verdict(True, "allowed", named or (here.rule("direct", "") if is_direct else next(iter(given.values()))))
+    if here.direct == "closed":
+        return Verdict(False, "closed", here.rule("direct", ""))
+    who = person_of(here.room, actor)
+    if is_paired:
+        return Verdict(True, "allowed", f"{who} was let in with a code")
+    return Verdict(False, "unpaired", here.rule("direct", ""))
 
 
-def person_of(room: str, actor: Actor) -> str:
-    """A person as roles and the audit log name them: `slack-main/U024BE7LH`."""
-    return f"{actor.connection or room.partition('/')[0]}/{actor.id}"
+def guest_rule(actor: Actor | None, here: Here) -> str:
+    """The line that makes somebody a guest. Empty: they are none."""
+    return roles_of(here, actor).get("guest", "") if actor else ""
+
+
+def _of_guest(actor: Actor | None, here: Here, verdict: Verdict, *, changes: bool) -> Verdict:
+    """On behalf of a guest nothing is changed."""
+    told = guest_rule(actor, here) if verdict.allowed and changes else ""
+    return Verdict(False, "guest", told) if told else verdict
+
+
+def _only_reads(skill: Skill) -> bool:
+    return skill.program is not None and skill.program.effect == "read"
 
 
 def _skill(here: Here, use: SkillUse) -> Verdict:
@@ -326,8 +462,6 @@ def _rule(here: Here, use: SkillUse, reason: Reason) -> str:
     match reason:
         case "profile" if here.fits(ids.key(skill.id)):
             return here.rule("programs", skill.id)
-        case "profile" | "allowed" | "role":
-            return here.rule("skills", skill.id)
         case "unreadable":
             return "the switches could not be read"
         case "off_everywhere":
@@ -342,3 +476,5 @@ def _rule(here: Here, use: SkillUse, reason: Reason) -> str:
             return f"nobody has said that {skill.id} {skill.hash[:8]} is trusted in {here.room}"
         case "gone" | "changed":
             return f"{skill.id} {skill.hash[:8]} is not what was added to {here.room} last"
+        case _:
+            return here.rule("skills", skill.id)

@@ -2,15 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
-from gateway.commands import Said
+from gateway.access import COMMANDS, Here, Verdict
+from gateway.commands import Command, Done, Said, find
+from gateway.events import Actor
+from gateway.phrases import say
+from gateway.roles import person_of
 from gateway.shelf.acts import Acts, By
+from gateway.shelf.outcomes import Refusal
+from gateway.shelf.pairing import COMMAND, knock
+from gateway.text.quoting import quoted
 
 
-def acts_of(said: Said, number: int = 0) -> Acts:
+def acts_of(said: Said, number: int = 0, *, everywhere: bool = False) -> Acts:
     """What the person who said this may do. One message can do several things of a kind: each has its `number`."""
     event, outside = said.event, said.outside
     here = partial(outside.shelf.here, event.conversation, outside.loaded)
-    made = f"{said.turn} {number}" if number else said.turn
-    return Acts(outside.shelf, outside.loaded.settings.skills, By(made, said.now_ms, event.actor, here=here))
+    by = By(
+        f"{said.turn} {number}" if number else said.turn,
+        said.now_ms,
+        event.actor,
+        connection=event.conversation.connection,
+        here=partial(outside.shelf.everywhere, outside.loaded) if everywhere else here,
+        said_in=here if everywhere else None,
+    )
+    return Acts(outside.shelf, outside.loaded.settings.skills, by)
+
+
+async def perform(name: str, command: Command, said: Said, *, about_others: bool = False) -> Done:
+    """Run a command, if whoever said it is heard here and may give it. What it does of its own it asks for by itself."""
+    acts, event = acts_of(said), said.event
+    here = await acts.by.here()
+    if (
+        name != COMMAND
+        and not (await said.outside.shelf.pairing.heard(here, event.actor, is_direct=event.is_direct)).allowed
+    ):
+        name, command, said = COMMAND, find(COMMAND) or command, replace(said, event=knock(event), rest="")
+    try:
+        await acts.may(name, about_others=about_others)
+    except Refusal as refusal:
+        if refusal.kind != "unreadable":  # what can be done then, the command knows
+            await acts.refused(name, said.rest[:100], refusal)
+            return refused(refusal, said.language)
+    return await command.run(said)
+
+
+def unallowed(actor: Actor | None, here: Here, name: str, verdict: Verdict, language: str) -> Done:
+    """The same for a command that is talk, which the model answers."""
+    who = person_of(here.room, actor) if actor else ""
+    values = {"command": name, "role": COMMANDS.get(name, ""), "rule": verdict.rule, "who": who}
+    return refused(Refusal("guest" if verdict.reason == "guest" else "role", **values), language)
+
+
+def refused(refusal: Refusal, language: str) -> Done:
+    """That somebody may not, and what would have to name them."""
+    values = {name: quoted(str(value)) for name, value in refusal.values.items()}
+    values |= {"command": quoted(f"/{refusal.values.get('command', '')}")}
+    return Done(say(f"skill.no.{refusal.kind}", language, **values), is_private=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import re
@@ -14,6 +15,8 @@ from config.problems import ConfigError
 from config.settings import Connection
 
 if TYPE_CHECKING:
+    from config.profiles import Profile
+    from gateway.access import DirectPolicy
     from gateway.platforms import Adapter, Outside, Platform
 
 PAGE: Final = ("web", "webchat")
@@ -48,6 +51,21 @@ def platform_settings(name: str) -> type[Connection]:
     if name not in names:
         raise LookupError(*names)
     return cast("type[Connection]", platform_module(name).Settings)
+
+
+def direct_policy(loaded: Loaded, profile: Profile, connection: str) -> DirectPolicy:
+    """Who is answered in direct chats of a room with this profile. Where the profile does not say and anybody in the world
+    can write to us, whoever is let in.
+    """
+    if profile.direct:
+        return profile.direct
+    written = loaded.settings.connections.get(connection)
+    return "paired" if written and _is_open_to_all(written.platform) else "open"
+
+
+@functools.cache
+def _is_open_to_all(platform: str) -> bool:
+    return platform in platform_names() and platform_module(platform).GUIDE.anybody_writes
 
 
 def open_connections(loaded: Loaded) -> dict[str, Opened]:

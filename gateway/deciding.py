@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.access import Approval, may
+from gateway.access import Approval, Reply, may
 from gateway.asked import TEXT_MAX, Asked, Word, asked_in, decided, key_of, open_in, unclear_of
 from gateway.commands import Done, Said
 from gateway.conversation.records import Record
@@ -40,15 +40,18 @@ async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
     actor, language = said.event.actor, said.language
     if asked.until_ms <= said.now_ms:
         return Done(say("asked.over", language, code=asked.code), is_private=True)
+    place = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
     if asked.kind == "question" or (asked.kind == "plan" and word == "answer"):
         if word != "answer":
             return Done(say("asked.is_question", language, code=asked.code), is_settled=False)
-        if actor.is_bot:
-            return Done(say("asked.no_bot", language), is_private=True, is_settled=False)
+        verdict = may(actor, place, Reply(asked.requester))
+        if not verdict.allowed:
+            key = "asked.no_bot" if verdict.reason == "nobody" else "asked.no_right"
+            refused = say(key, language, code=asked.code, rule=quoted(verdict.rule))
+            return Done(refused, is_private=True, is_settled=False)
         return _answer(said, asked, rest)
     if word == "answer":
         return Done(say("asked.is_approval", language, code=asked.code), is_settled=False)
-    place = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
     verdict = may(actor, place, Approval(asked.requester))
     if not verdict.allowed:
         refused = say("asked.no_right", language, code=asked.code, rule=quoted(verdict.rule))

@@ -34,6 +34,8 @@ class Actor:
     """What the platform says of the person's language, such as `zh-CN`."""
     connection: str = ""
     """Whose id it is, where that is not the room's own connection: somebody who acts from the admin pages."""
+    is_guest: bool = False
+    """The platform says that they are from outside: a guest of the house, or of another house."""
 
 
 @dataclass(frozen=True, slots=True)

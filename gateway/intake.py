@@ -13,6 +13,7 @@ from config.profiles import Profile
 from config.watching import Watched
 from gateway.bell import Bell
 from gateway.commands import command_of, find
+from gateway.connections import direct_policy
 from gateway.conversation.albums import join
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.overheard import hear
@@ -20,6 +21,7 @@ from gateway.events import Event
 from gateway.files import Files
 from gateway.logs import log, log_soon
 from gateway.loop_guard import may_pass
+from gateway.shelf.pairing import Pairing, knock, place
 from gateway.store import Unreachable
 
 logger = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ class Intake:
         self._bell = bell
         self._watched = watched
         self._files = Files(mailbox.store)
+        self._pairing = Pairing(mailbox.store)
 
     async def receive(self, events: Sequence[Event]) -> list[Received]:
         """Put the events of one delivery into their mailboxes, in their order. Raises `Unreachable`.
@@ -81,6 +84,10 @@ class Intake:
             return Received("ignored", "not addressed")
         if event.actor.is_bot and not await self._passes(event, profile):
             return Received("ignored", "the loop guard: too many turns of this bot in a minute")
+        if why := await self._why_unheard(event, profile):
+            if not await self._pairing.may_be_told(place(self._watched.latest(), key), event.actor):
+                return Received("ignored", f"not heard: {why}")
+            return await self._accept(knock(event), profile)  # nothing of what was said is kept
         for one in before:
             if (received := await self._accept(one, profile)).state in {"full", "cold"}:
                 return received  # the platform sends again, and they are asked for again
@@ -102,6 +109,15 @@ class Intake:
         if accepted.ring:
             self._bell.ring(self._mailbox.store.layout.partition(key.id))
         return Received(accepted.state)
+
+    async def _why_unheard(self, event: Event, profile: Profile) -> str:
+        """Why nobody answers this person here. Most rooms are open to all who can write there: nothing is to be asked."""
+        key, loaded = event.conversation, self._watched.latest()
+        is_shut = event.is_direct and direct_policy(loaded, profile, key.connection) != "open"
+        if event.actor.id and not is_shut and profile.guests != "nothing":
+            return ""
+        verdict = await self._pairing.heard(place(loaded, key), event.actor, is_direct=event.is_direct)
+        return "" if verdict.allowed else verdict.rule
 
     async def _is_for_us(self, event: Event, profile: Profile) -> bool:
         """Of a message that does not say so by itself. What a bot says is for us only if it says so."""

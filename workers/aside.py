@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from gateway.acting import perform
 from gateway.commands import Done, Outside, Said, command_of, find, unknown
 from gateway.conversation.claim import Lost
 from gateway.conversation.mailbox import event_of
@@ -95,7 +96,7 @@ class Aside:
         command = find(name)
         if command is None:
             return _Beside(event, partial(_unknown, name), rest)
-        return _Beside(event, command.run, rest) if command.WHEN_BUSY == "beside" else None
+        return _Beside(event, partial(perform, name, command), rest) if command.WHEN_BUSY == "beside" else None
 
     async def _answer(self, member: bytes, one: _Beside, done: Done) -> None:
         turn, event = self.turn, one.event

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from gateway.asked import questions_in
 from gateway.conversation.claim import Leaving
 from gateway.conversation.records import Record
+from gateway.events import Event
 from workers.moves import is_stop, read_event
 from workers.taking import talk_of
 from workers.turn import Ended, Turn
@@ -62,12 +63,18 @@ async def look(turn: Turn) -> Called | None:
     """What waits and is for this turn. Control that stops it is taken into it. Raises `Lost`."""
     async with turn.looking:
         control, inbox = await turn.mailbox.waiting(turn.claim.conversation)
-        if any(is_stop(read_event(event)) for event in control):
+        if any([await _stops(turn, event) for event in control]):
             await turn.take((), control)
             return Called(stop=True)
         if turn.aside and await turn.aside(inbox):
             _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
         return Called(stop=False) if talk_of(inbox) else None
+
+
+async def _stops(turn: Turn, raw: bytes) -> bool:
+    """Whether it is a /stop of somebody who may end this turn."""
+    event = read_event(raw)
+    return is_stop(event) and (turn.may_stop is None or await turn.may_stop(Event.of(event)))
 
 
 async def unless_called(turn: Turn, work: Coroutine[Any, Any, T], *, interrupts: bool) -> T:

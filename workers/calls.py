@@ -58,7 +58,7 @@ class Calls:
     def _judge(self) -> Judge:
         zone = ZoneInfo(self.turn.profile.timezone)
         whole = self.turn.whole
-        return Judge(self.offered, zone, whole.memo, whole.stored.history, self.withheld)
+        return Judge(self.offered, zone, whole.memo, whole.stored.history, self.withheld, whole.actors)
 
     async def run(self, calls: Sequence[Pending]) -> None:
         """Run all, in their order: neighbours that only read side by side, the others one by one. One that waits for a

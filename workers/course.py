@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from config.watching import Watched
 from gateway import spending
-from gateway.commands import Command, Done, Outside, Said, command_of, find, said_to_model, unknown
+from gateway.access import CommandUse, may
+from gateway.acting import perform, unallowed
+from gateway.commands import Done, Outside, command_of, find, said_to_model, unknown
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.events import Event
@@ -28,6 +31,7 @@ from workers.borders import Called
 from workers.cards import Cards
 from workers.crew import Crew
 from workers.delivery import Delivery
+from workers.heard import Heard
 from workers.hearing import Hearing
 from workers.links import Links
 from workers.live import Live
@@ -52,6 +56,7 @@ class Course:
     shelf: Shelf
     notes: Notes
     passing: Passing
+    heard: Heard
     _downloads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def go_on(self, turn: Turn, adapter: Adapter) -> None:
@@ -83,16 +88,17 @@ class Course:
             waited = sum(record.type == "event" for record in turn.records) > 1
             inbox = tuple(turn.stored.inbox)
             said = await said_in(turn, event, rest, outside, waited=waited, inbox=inbox)
-            done = await self._done(turn, known, said)
+            others = name == "stop" and await self.heard.would_stop_others(turn.stored, event)
+            done = await self._done(turn, partial(perform, name, known, said, about_others=others))
         if event.kind == "action":
             await tell_pressed(adapter, event, done, self.mailbox.settings.send_timeout_s)
         await self._finish(
             turn, adapter, done.text, *done.records, notice=True, command=True, only_for=who_reads(event, done)
         )
 
-    async def _done(self, turn: Turn, command: Command, said: Said) -> Done:
+    async def _done(self, turn: Turn, run: Callable[[], Awaitable[Done]]) -> Done:
         try:
-            return await command.run(said)
+            return await run()
         except Called:
             return Done(say("turn.stopped", turn.language))
         except Ended as ended:
@@ -117,7 +123,16 @@ class Course:
         here = await self.shelf.here(turn.stored.key, loaded)
         library = await self.shelf.pinned(turn.state.setdefault("skills", here.pin), here)
         rights = Rights(self.shelf, self.notes, self.watched, turn.stored.key, library)
+        if (rule := await self.heard.why_not(turn, here)) is not None:
+            await self._turn_away(turn, adapter, rule)
+            return
+        verdict = may(turn.actor, here, CommandUse(way)) if way else None
+        if verdict and not verdict.allowed:
+            told = unallowed(turn.actor, here, way, verdict, turn.language)
+            await self._finish(turn, adapter, told.text, notice=True, command=True)
+            return
         live = Live(turn, adapter)
+        self.heard.listens(turn, rights)
         turn.before_talk = partial(withhold_as_of_now, turn, rights)
         turn.aside = Aside(turn, adapter, partial(self._outside, adapter, turn)).run
         try:
@@ -140,6 +155,12 @@ class Course:
             await self._finish(turn, adapter, text, *records)
         finally:
             await live.close()
+
+    async def _turn_away(self, turn: Turn, adapter: Adapter, rule: str) -> None:
+        """What was said is sent to no model, not in a later turn either."""
+        log(logger, "not heard any more", conversation=turn.stored.key.id, turn=turn.id[:8], rule=rule)
+        failed = Record("failed", turn.now_ms(), {"turn": turn.id, "reason": rule})
+        await self._finish(turn, adapter, say("pair.unheard", turn.language), failed, notice=True)
 
     async def _finish(
         self,

@@ -123,6 +123,8 @@ class Desk:
             except ValueError as error:
                 await self.bury(claim, f"unreadable: {error}")
                 return
+            if stored.control and await self.course.heard.would_stop_others(stored, first):
+                members = []  # what others wrote is not theirs to end
             turn = begin(self.mailbox, claim, stored, profile, first)
             around = [] if stored.control or not said_to_model(first) else await overheard(turn)
             await turn.take(members, stored.control[:1], *around)  # /stop takes along what nobody has begun

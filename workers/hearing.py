@@ -56,6 +56,8 @@ class Hearing:
             return False
         _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
         said = [Said(member, event) for member in inbox if (event := _talk(member))]
+        if may_answer := turn.may_answer:
+            said = [one for one in said if await may_answer(one.event, open_now[0].requester)]
         answers, unclear = _sorted(said, open_now, await self._cards_of(open_now, said))
         taken = [one for one in said if one in unclear or any(one in those for those in answers.values())]
         if not taken:

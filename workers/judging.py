@@ -87,14 +87,19 @@ class Judge:
     """All of its records, where `history` may be that of a branch."""
     withheld: Mapping[str, str] = field(default_factory=dict)
     """See `Offer.withheld`."""
+    actors: Sequence[Actor] = ()
+    """All who said what the turn answers: it may what the least of them may."""
 
     def judge(self, call: Pending, here: Here, history: Sequence[Record]) -> Runs | Waits | Refusal:
         """By what was offered, what holds now, the skills that are loaded, the tool's schema, and what a crash left."""
         named = call.bad_input if call.name == NO_NAME and call.bad_input else call.name
         tool = self.offered.get(call.name)
-        verdict = _verdict(here, tool) if tool else _verdict_on(here, named)
+        verdict = self._verdict(here, tool) if tool else _verdict_on(here, named)
         if tool is None or not verdict.allowed:
-            there = sorted(name for name, one in self.offered.items() if _verdict(here, one).allowed)
+            there = sorted(name for name, one in self.offered.items() if self._verdict(here, one).allowed)
+            if verdict.reason == "guest":
+                why = f"{call.name} changes something, and is not for guests, who asked for this. Tell them."
+                return Refusal(call, why, verdict.rule, named, verdict.reason)
             why = f"There is no tool {call.name!r} here. Tools: {', '.join(there) or 'none'}."
             if verdict.allowed:
                 missing = f"{named} can't be used now: {self.withheld[named]}. " if named in self.withheld else ""
@@ -147,6 +152,12 @@ class Judge:
         ours = self._all_names()
         return [name for name in names if ids.key(name) not in ours]
 
+    def _verdict(self, here: Here, tool: Tool) -> Verdict:
+        """May the model call this tool here now?"""
+        thing = SkillUse(tool.skill, "run") if isinstance(tool, ProgramTool) else ToolUse(tool.name, tool.effect)
+        verdicts = [may(actor, here, thing) for actor in self.actors or (None,)]
+        return next((one for one in verdicts if not one.allowed), verdicts[0])
+
     def _narrower(self, tool: Tool, history: Sequence[Record]) -> str | None:
         """What a loaded skill has against this tool. Skills only take away: what is not offered was refused before."""
         if tool.name in ABOUT_SKILLS:
@@ -181,11 +192,6 @@ def _bound(runs: Runs) -> str:
     about = [tool.name, tool.effect, tool.reach, version, tool.description, tool.input_schema]
     whole = json.dumps([*about, runs.arguments], sort_keys=True, ensure_ascii=False, default=dict)
     return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _verdict(here: Here, tool: Tool) -> Verdict:
-    """May the model call this tool here now?"""
-    return may(None, here, SkillUse(tool.skill, "run") if isinstance(tool, ProgramTool) else ToolUse(tool.name))
 
 
 def _verdict_on(here: Here, name: str) -> Verdict:

@@ -37,6 +37,7 @@ from workers.calls import RunTool, run_tool
 from workers.circuits import Circuits
 from workers.course import Course
 from workers.desk import Desk
+from workers.heard import Heard
 from workers.mcp import open_servers
 from workers.models import Model, load_model
 from workers.offers import Offers
@@ -114,6 +115,7 @@ async def open_desk(
                     shelf=shelf,
                     notes=Notes(store),
                     passing=Passing(mailbox, ring or _nowhere),
+                    heard=Heard(shelf, watched),
                 ),
             )
     finally:

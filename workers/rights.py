@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from config.watching import Watched
-from gateway.access import Here, person_of
+from gateway.access import Here
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor
+from gateway.roles import person_of
 from gateway.shelf.audit import Change
 from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf

@@ -73,6 +73,10 @@ class Turn:
     """Runs what in the inbox does not wait for the turn's end; whether there was anything. Raises `Lost`, `Unreachable`."""
     hear: Callable[[], Awaitable[bool]] | None = None
     """Takes what waits and answers a question that is open; whether there was anything. Raises `Lost`, `Unreachable`."""
+    may_stop: Callable[[Event], Awaitable[bool]] | None = None
+    """Whether who says /stop may end this turn. None: nobody asks. Raises `Unreachable`."""
+    may_answer: Callable[[Event, str], Awaitable[bool]] | None = None
+    """Whether what somebody writes may be the answer to a question that is asked on that person's behalf."""
     branch: str = ""
     """Its name, where this is a branch of a turn (`workers.branches`)."""
     trunk: Turn | None = None
@@ -108,15 +112,24 @@ class Turn:
 
     @property
     def actor(self) -> Actor | None:
-        """Who said the last of what this turn answers. Commands that were run beside it are none of that."""
+        """Who said the last of what this turn answers."""
+        return self.actors[-1] if self.actors else None
+
+    @property
+    def actors(self) -> Sequence[Actor]:
+        """All who said what this turn answers, in order."""
+        return [event.actor for event in self.said]
+
+    @property
+    def said(self) -> Sequence[Event]:
+        """What this turn answers. Commands that were run beside it are none of that."""
         if self.trunk:
-            return self.trunk.actor
+            return self.trunk.said
         try:
             said = [Event.of(record.data["event"]) for record in self.records if record.type == "event"]
         except ValueError:
-            return None
-        talk = [event for event in said if said_to_model(event)] or said
-        return talk[-1].actor if talk else None
+            return ()
+        return [event for event in said if said_to_model(event)] or said
 
     @property
     def language(self) -> Language:

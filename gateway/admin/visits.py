@@ -9,7 +9,6 @@ from typing import Final
 
 from config.checks import nearest
 from config.loading import Loaded
-from config.rules import rule_of
 from config.settings import Language
 from gateway import access
 from gateway.access import CommandUse, Here
@@ -23,9 +22,9 @@ from gateway.shelf.acts import OPERATOR, Acts, By
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.notes import Notes
 from gateway.shelf.outcomes import Refusal
+from gateway.shelf.pairing import place
 from gateway.shelf.shelf import Shelf
 from gateway.store import Store
-from skills.library import Library
 
 ROOMS_MAX: Final = 2_000
 
@@ -135,11 +134,8 @@ class Visit:
         return actor is None or access.may(actor, here, CommandUse(command)).allowed
 
     def may(self, command: str, key: ConversationKey) -> bool:
-        """The same by the room's profile alone: Redis is not asked."""
-        profile = self.loaded.profile_for(key.connection, key.channel)
-        room = f"{key.connection}/{key.channel}"
-        here = Here(room, key.channel_id, profile, partial(rule_of, self.loaded, profile), Library({}))
-        return self.may_here(command, here)
+        """The same by what files say of the room: Redis is not asked."""
+        return self.may_here(command, place(self.loaded, key))
 
     def looks_after(self, key: ConversationKey) -> bool:
         """Whether this person switches or trusts skills in that room."""

@@ -166,7 +166,7 @@ def find(name: str) -> Command | None:
 
 def unknown(name: str, language: str) -> Done:
     """The answer to a command that there is not."""
-    near = ", ".join(f"`/{one}`" for one in difflib.get_close_matches(name, spoken(), n=3))
+    near = ", ".join(f"`/{one}`" for one in difflib.get_close_matches(name, spoken(), n=3, cutoff=0.65))
     key = "command.unknown_near" if near else "command.unknown"
     return Done(say(key, language, name=name, near=near))
 

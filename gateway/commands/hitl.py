@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.acting import acts_of
+from gateway.acting import acts_of, refused
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.phrases import say
 from gateway.shelf.outcomes import Refusal
@@ -21,8 +21,7 @@ async def run(said: Said) -> Done:
                 here = await acts.watch_calls(to)
             except Refusal as refusal:
                 await acts.refused(f"hitl {to}", "calls", refusal)
-                values = {name: quoted(str(value)) for name, value in refusal.values.items()}
-                return Done(say(f"skill.no.{refusal.kind}", said.language, **values), is_private=True)
+                return refused(refusal, said.language)
         case _:
             return misused("hitl", said.language)
     listed = ", ".join(quoted(name) for name in here.profile.approvals.ask)

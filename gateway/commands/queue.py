@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.acting import acts_of
+from gateway.acting import acts_of, refused
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.conversation.mailbox import event_of
 from gateway.events import Event
@@ -33,9 +33,7 @@ async def run(said: Said) -> Done:
                 await acts.may(CLEAR_ALL)
             except Refusal as refusal:
                 await acts.refused(CLEAR_ALL, "messages", refusal)
-                values = {name: quoted(str(value)) for name, value in refusal.values.items()}
-                values |= {"command": quoted(f"/{CLEAR_ALL}")}
-                return Done(say(f"skill.no.{refusal.kind}", said.language, **values), is_private=True)
+                return refused(refusal, said.language)
             return _clear(said, _sooner(said))
     return misused("queue", said.language)
 

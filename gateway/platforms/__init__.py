@@ -219,6 +219,8 @@ class Guide:
     """What the console calls it."""
     keys: tuple[str, ...] = ()
     """Keys of the settings that are well set, beside those that must be."""
+    anybody_writes: bool = False
+    """Whether anybody in the world can write to us directly, not only people of the house."""
 
 
 class Adapter(Protocol):

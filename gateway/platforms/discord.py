@@ -188,6 +188,7 @@ GUIDE: Final = Guide(
         *("bot", "applications.commands", "View Channels", "Send Messages", "Send Messages in Threads"),
         *("Read Message History", "Attach Files"),
     ),
+    anybody_writes=True,
 )
 
 

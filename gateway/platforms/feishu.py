@@ -266,9 +266,9 @@ class Adapter(Plain):
         try:
             match header.get("event_type"):
                 case "im.message.receive_v1":
-                    return self._said(event, keys)
+                    return self._said(event, keys, text_of(header.get("tenant_key")))
                 case "card.action.trigger":
-                    return self._pressed(event, keys, now_s)
+                    return self._pressed(event, keys, now_s, text_of(header.get("tenant_key")))
         except ValueError as error:  # a key that no conversation can have
             raise Malformed(str(error)) from None
         return []
@@ -426,7 +426,7 @@ class Adapter(Plain):
         except ValueError as error:
             raise Malformed(str(error)) from None
 
-    def _said(self, event: dict[str, Any], keys: tuple[str, ...]) -> list[Event]:
+    def _said(self, event: dict[str, Any], keys: tuple[str, ...], house: str) -> list[Event]:
         sender, message = object_of(event.get("sender")), object_of(event.get("message"))
         ids = object_of(sender.get("sender_id"))
         actor = text_of(ids.get("open_id")) or text_of(ids.get("union_id")) or text_of(ids.get("user_id"))
@@ -449,7 +449,12 @@ class Adapter(Plain):
                     id_of("chat_id", message.get("chat_id"), _ID),
                     id_of("thread_id", thread, _ID) if thread else None,
                 ),
-                actor=Actor(actor, is_bot=is_bot, is_self=actor in us or (is_bot and actor == self._settings.app_id)),
+                actor=Actor(
+                    actor,
+                    is_bot=is_bot,
+                    is_self=actor in us or (is_bot and actor == self._settings.app_id),
+                    is_guest=_is_from_outside(sender, house),
+                ),
                 dedupe_keys=(*keys, f"message:{message_id}"),
                 at_ms=_ms(message.get("create_time")),
                 message_id=message_id,
@@ -463,7 +468,7 @@ class Adapter(Plain):
             )
         ]
 
-    def _pressed(self, event: dict[str, Any], keys: tuple[str, ...], now_s: float) -> list[Event]:
+    def _pressed(self, event: dict[str, Any], keys: tuple[str, ...], now_s: float, house: str) -> list[Event]:
         action, context = object_of(event.get("action")), object_of(event.get("context"))
         value = object_of(action.get("value"))
         if not isinstance(value.get("say"), str):
@@ -476,7 +481,7 @@ class Adapter(Plain):
             Event(
                 kind="action",
                 conversation=key_of(self._connection, channel, id_of("thread", thread, _ID) if thread else None),
-                actor=Actor(actor),
+                actor=Actor(actor, is_guest=_is_from_outside(object_of(event.get("operator")), house)),
                 dedupe_keys=(*keys, f"action:{message}:{actor}:{text_of(event.get('token'))}"[:512]),
                 at_ms=round(now_s * 1000),
                 message_id=message,
@@ -905,3 +910,9 @@ _DIALECT: Final = replace(
     seam=_seam,
 )
 _TABLE: Final = MARKDOWN.table or aligned
+
+
+def _is_from_outside(who: dict[str, Any], house: str) -> bool:
+    """Of another organisation than the one that the event is for."""
+    home = text_of(who.get("tenant_key"))
+    return bool(home and house) and home != house

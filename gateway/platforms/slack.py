@@ -487,6 +487,8 @@ class Adapter(Plain):
         actor = self._actor(message, us, text_of(body.get("api_app_id"))) if kind else None
         if not actor or self._is_elsewhere(team):
             return []
+        if _is_from_outside(body, message, team):
+            actor = replace(actor, is_guest=True)
         channel = _id("channel", event.get("channel"))
         ts = at = _ts("ts", message.get("ts"))
         direct = event.get("channel_type") == "im" or _is_direct(channel)
@@ -564,7 +566,12 @@ class Adapter(Plain):
         channel = _id("channel", object_of(body.get("channel")).get("id") or container.get("channel_id"))
         ts = _ts("message", message.get("ts") or container.get("message_ts"))
         thread = message.get("thread_ts") or container.get("thread_ts")
-        actor = Actor(_id("user", user.get("id")), text_of(user.get("name")) or text_of(user.get("username")))
+        home = text_of(user.get("team_id"))
+        actor = Actor(
+            _id("user", user.get("id")),
+            text_of(user.get("name")) or text_of(user.get("username")),
+            is_guest=bool(home) and home != team and not body.get("enterprise"),
+        )
         direct, is_ephemeral = _is_direct(channel), container.get("is_ephemeral") is True
         conversation = self._conversation(team, channel, thread, "" if is_ephemeral else ts, direct=direct)
         extra: dict[str, Any] = {IN_THREAD: True} if thread else {}
@@ -865,6 +872,15 @@ def _blocks(markdown: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
 def _shown(part: Part) -> dict[str, Any]:
     """Text and blocks alone, for methods that know no more."""
     return {name: part.payload[name] for name in ("text", "blocks") if name in part.payload}
+
+
+def _is_from_outside(body: Mapping[str, Any], message: Mapping[str, Any], team: str) -> bool:
+    """Guests of the workspace; and people of another one, who write in a channel that is shared with it."""
+    profile = object_of(message.get("user_profile"))
+    if any(profile.get(name) is True for name in ("is_restricted", "is_ultra_restricted", "is_stranger")):
+        return True
+    home = text_of(message.get("user_team")) or text_of(profile.get("team")) or team
+    return body.get("is_ext_shared_channel") is True and home != team
 
 
 def _is_direct(channel: str) -> bool:

@@ -201,6 +201,7 @@ class Adapter(Plain):
                 text_of(user.get("name"))[:ID_MAX],
                 is_bot=user.get("is_bot") is True,
                 language=language if _LANGUAGE.fullmatch(language) else None,
+                is_guest=user.get("is_guest") is True,
             ),
             dedupe_keys=(f"id:{webhook_id}", *([f"message:{message_id}"] if message_id and kind == "message" else [])),
             at_ms=_at_ms(body.get("timestamp"), now_s),

@@ -167,6 +167,7 @@ GUIDE: Final = Guide(
         "Have Telegram send to `{url}`, which must be HTTPS: `deskmate connect telegram --name {name}` does it then.",
         "Add the bot to groups. There it sees what is meant for it; as an administrator it sees everything.",
     ),
+    anybody_writes=True,
 )
 
 

@@ -15,10 +15,11 @@ from typing import Final
 
 from config.settings import SkillsSettings
 from gateway import access
-from gateway.access import CHANNEL, NEEDS_ROLE, CommandUse, Here, person_of
+from gateway.access import CHANNEL, COMMANDS, NEEDS_ROLE, CommandUse, Here, Operator, Who
 from gateway.events import Actor
+from gateway.roles import person_of
 from gateway.shelf import naming
-from gateway.shelf.audit import COMMAND_LINE, Change, Made
+from gateway.shelf.audit import Change, Made
 from gateway.shelf.decisions import ORG, Decisions, Installed, Switch, scope_of
 from gateway.shelf.naming import Meant, Several, Unknown
 from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Since, Switched, Trusted
@@ -37,9 +38,10 @@ from skills.summary import changes
 from skills.zips import from_zip
 
 OPERATOR: Final = "operator"
+EVERYWHERE: Final = "everywhere"
 DIGITS_MIN: Final = 6
-KEPT_FROM: Final = frozenset({"hidden", "hidden_file", "note_waits"})
-"""Kinds of refusals of what others may see."""
+KEPT_FROM: Final = frozenset({"hidden", "hidden_file", "note_waits", "guest"})
+"""Kinds of refusals of what others may see and do."""
 OVERTAKEN: Final = "overtaken"
 """The kind where it was done, and somebody has changed the same since."""
 
@@ -53,10 +55,18 @@ class By:
     at_ms: int
     actor: Actor | None = None
     """None: the operator, on the command line."""
+    connection: str = field(default="", kw_only=True)
+    """Of the person."""
     operator: str = field(default="", kw_only=True)
     """Whose account on the machine the operator has."""
     here: Callable[[], Awaitable[Here]] = field(kw_only=True)
     """Where it is to hold, afresh each time: a channel, or the whole organisation (without a `room`)."""
+    said_in: Callable[[], Awaitable[Here]] | None = field(default=None, kw_only=True)
+    """The channel where it is said, if that is another place than where it is to hold."""
+
+    @property
+    def who(self) -> Who:
+        return self.actor or Operator(self.operator)
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,15 @@ class Acts:
         if await self.shelf.made(change) is None:
             await self.shelf.watch_calls(here.channel_id, to, change)
         return await self._afterwards()
+
+    async def name_admin(self, person: str, *, is_one: bool) -> tuple[Here, bool]:
+        """Make somebody (`connection/id`) an admin of the channel alone, or no longer one; how it stands, and whether it
+        was otherwise before.
+        """
+        here, rule = await self.may("role grant" if is_one else "role revoke")
+        change = self.change(here, rule)
+        made = await self.shelf.name_admin(here.channel_id, person, change, is_one=is_one)
+        return await self._afterwards(), bool(made.before) != is_one
 
     async def trust(self, name: str, digits: str = "") -> Trusted:
         """Exactly the bytes that are there now; with `digits` only if their hash begins so."""
@@ -289,24 +308,27 @@ class Acts:
         """Keep in the audit log that somebody wanted this. Who only looked for what is not there leaves no line."""
         if refusal.kind == OVERTAKEN or (command not in NEEDS_ROLE and refusal.kind not in KEPT_FROM):
             return
-        here = await self.by.here()
+        here = await (self.by.said_in or self.by.here)()
         rule = str(refusal.values.get("rule") or refusal.kind)
         change = replace(self.change(here, rule), id=f"{self.by.id} refused")
         await self.shelf.audit(change, f"{command} refused", thing[:200])
 
-    async def may(self, command: str) -> tuple[Here, str]:
+    async def may(self, command: str, *, about_others: bool = False) -> tuple[Here, str]:
         """Where it is to hold, and the rule that allows it. Raises `Refusal`."""
         here = await self.by.here()
-        rule = COMMAND_LINE
-        if self.by.actor:
-            verdict = access.may(self.by.actor, here, CommandUse(command))
-            rule = verdict.rule
-            if not verdict.allowed:
-                who = person_of(here.room, self.by.actor)
-                raise Refusal("role", command=command, role=NEEDS_ROLE[command], rule=rule, who=who)
+        said_in = await self.by.said_in() if self.by.said_in else here
+        asked = f"{command} {EVERYWHERE}" if self.by.said_in else command
+        verdict = access.may(self.by.who, said_in, CommandUse(asked, about_others))
+        if not verdict.allowed:
+            who = person_of(said_in.room, self.by.actor) if self.by.actor else ""
+            role = COMMANDS.get(asked, "owner")
+            role = "admin" if role == "channel_admin" else role  # whom people ask
+            raise Refusal(
+                "guest" if verdict.reason == "guest" else "role", command=asked, role=role, rule=verdict.rule, who=who
+            )
         if not here.is_readable:
             raise Refusal("unreadable")
-        return here, rule
+        return here, verdict.rule
 
     async def _afterwards(self) -> Here:
         """What holds once a change was made. Raises `Refusal` where nobody can tell."""
@@ -317,9 +339,8 @@ class Acts:
 
     def looks_after(self, here: Here) -> bool:
         """Whether this person switches skills or trusts them."""
-        actor = self.by.actor
-        return actor is None or any(
-            access.may(actor, here, CommandUse(command)).allowed for command in ("skill off", "skill trust")
+        return any(
+            access.may(self.by.who, here, CommandUse(command)).allowed for command in ("skill off", "skill trust")
         )
 
     def _find(self, here: Here, name: str) -> Meant:
@@ -334,7 +355,9 @@ class Acts:
 
     def change(self, here: Here, rule: str) -> Change:
         """A change by this person, for the audit log."""
-        who = person_of(here.room, self.by.actor) if self.by.actor else f"{OPERATOR} {self.by.operator}".strip()
+        who = f"{OPERATOR} {self.by.operator}".strip()
+        if self.by.actor:
+            who = person_of(here.room or self.by.connection, self.by.actor)
         return Change(self.by.id, who, here.room, here.channel_id, rule, self.by.at_ms)
 
     async def _findings(self, skill: Skill) -> tuple[Finding, ...]:

@@ -64,6 +64,8 @@ class Decisions:
     """By skeleton of the id and hash of the bundle, byte for byte: when somebody said so, in ms."""
     shown: Mapping[str, str] = field(default_factory=dict)
     """By skeleton of the id: the hash of the bundle that `/skill show` gave last, while it waited for trust."""
+    channel_admins: Mapping[str, str] = field(default_factory=dict)
+    """By person (`connection/id`): who made them an admin of this channel."""
     hitl: Switch | None = None
     """Human in the loop: whether each call with an effect wants a person's yes. None: never switched."""
 
@@ -79,6 +81,7 @@ class Decisions:
         installed: dict[str, Installed] = {}
         trusted: dict[tuple[str, str], int] = {}
         shown: dict[str, str] = {}
+        admins: dict[str, str] = {}
         hitl: Switch | None = None
         for name, value in stored.items():
             kind, _, rest = name.partition(":")
@@ -92,13 +95,15 @@ class Decisions:
                     trusted[skeleton, bundle] = _when(value)
                 case "l":
                     shown[rest] = str(mapping(value).get("bundle"))
+                case "a":
+                    admins[rest] = str(mapping(value).get("by"))
                 case "hitl":
                     hitl = _switch(value)
                 case "rev":
                     pass
                 case _:
                     raise ValueError(f"a decision of an unknown kind: {name!r}")
-        return cls(revision, switches, installed, trusted, shown, hitl)
+        return cls(revision, switches, installed, trusted, shown, admins, hitl)
 
     def is_before(self, other: Decisions) -> bool:
         """Whether these were stored earlier, as far as revisions tell."""
@@ -136,6 +141,11 @@ def trust_field(skill_id: str, bundle: str) -> str:
 
 
 HITL_FIELD: Final = "hitl"
+
+
+def admin_field(person: str) -> str:
+    """Of an admin of this channel alone. Ids of people are meant letter by letter."""
+    return f"a:{person}"
 
 
 def shown_field(skill_id: str) -> str:

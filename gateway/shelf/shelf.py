@@ -9,11 +9,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from config.loading import Loaded
 from config.profiles import Profile
+from config.rules import org_rule_of
 from gateway.access import Here
+from gateway.connections import direct_policy
 from gateway.conversation.key import ConversationKey
 from gateway.logs import log
 from gateway.shelf.audit import REFUSALS_KEPT, Change, Made
@@ -24,6 +27,7 @@ from gateway.shelf.decisions import (
     Decisions,
     Installed,
     Switch,
+    admin_field,
     bundle_field,
     scope_of,
     shown_field,
@@ -31,6 +35,7 @@ from gateway.shelf.decisions import (
     trust_field,
     written,
 )
+from gateway.shelf.pairing import Pairing
 from gateway.shelf.snapshot import Snapshot
 from gateway.shelf.stock import Stock
 from gateway.store import Refused, Store, reading, script_of
@@ -91,6 +96,7 @@ class Shelf:
     ) -> None:
         """`present`: names of the variables that are set where workers run; None: nobody here knows."""
         self.stock = Stock(store, cache)
+        self.pairing = Pairing(store)
         self.harmful: dict[str, bool] = {}
         """Whether the scan found signs of harm in a bundle that waited, by its hash: bytes don't change."""
         self._store = store
@@ -150,6 +156,9 @@ class Shelf:
             own=seen.own,
             waiting=waiting,
             new_skills=loaded.settings.skills.new_skills,
+            owners=tuple(loaded.settings.people.owners),
+            org_rule=partial(org_rule_of, loaded),
+            direct=direct_policy(loaded, profile, key.connection),
             unmet=self._unmet,
             is_readable=bool(made_of),
             catalogues=self._catalogues[1] if self._catalogues[0] is library else {},
@@ -236,6 +245,8 @@ class Shelf:
             library=await self.stock.library(seen.number, seen.hash, seen.org),
             org=seen.org,
             new_skills=loaded.settings.skills.new_skills,
+            owners=tuple(loaded.settings.people.owners),
+            org_rule=partial(org_rule_of, loaded),
         )
 
     def _tell_unreadable(self, error: Exception) -> None:
@@ -263,6 +274,12 @@ class Shelf:
         """Switch for a channel whether each call with an effect wants a person's yes. Raises `Unreachable`."""
         value = written(change.who, change.at_ms, to=to)
         return await self._decide(change, scope_of(channel_id), HITL_FIELD, value, (f"hitl {to}", "calls"))
+
+    async def name_admin(self, channel_id: str, person: str, change: Change, *, is_one: bool) -> Made:
+        """Make somebody (`connection/id`) an admin of this channel alone, or no longer one. Raises `Unreachable`."""
+        value = written(change.who, change.at_ms) if is_one else ""
+        told = ("role grant" if is_one else "role revoke", f"channel_admin {person}")
+        return await self._decide(change, scope_of(channel_id), admin_field(person), value, told)
 
     async def trust(self, channel_id: str, skill: Skill, change: Change) -> Made:
         """Say that exactly these bytes are trusted in a channel. Raises `OtherBundle` if they are not what is there now."""

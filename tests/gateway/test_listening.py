@@ -51,6 +51,8 @@ async def opened(
         **more,
     }
     file.write_text(yaml.safe_dump(settings))
+    (folder / "profiles").mkdir(exist_ok=True)
+    (folder / "profiles/default.yaml").write_text("direct: open\n")
     loaded = load(file, variables={"DISCORD_BOT_TOKEN": BOT_TOKEN})
     assert that_listen(loaded) == ("discord-main",)
     parts = await open_parts(loaded, redis_url, redis_url)

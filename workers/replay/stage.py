@@ -13,16 +13,19 @@ from typing import Any, Final
 
 from config.loading import Loaded
 from config.settings import RecordingSettings, RedisSettings, Settings
+from gateway.access import Here, Verdict
 from gateway.conversation.claim import Claim
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.embedded import embedded
-from gateway.events import Event
+from gateway.events import Actor, Event
 from gateway.files import Files
 from gateway.logs import Mask
 from gateway.pins import Definition, Pins
 from gateway.shelf.audit import Change
+from gateway.shelf.pairing import Pairing
 from gateway.shelf.shelf import Shelf
+from gateway.store import Store
 from workers.desk import Desk
 from workers.opening import Instead, open_desk
 from workers.replay.case import Case, NotPossible
@@ -58,8 +61,21 @@ class Place:
     """Tools of MCP servers."""
 
 
+class Everybody(Pairing):
+    """Who was heard when the turn was recorded is heard again."""
+
+    async def heard(self, here: Here, actor: Actor, *, is_direct: bool) -> Verdict:
+        """Yes."""
+        del here, actor, is_direct
+        return Verdict(True, "allowed", "it was recorded")
+
+
 class Looking(Shelf):
     """The shelf that is in force. A replay changes nothing there."""
+
+    def __init__(self, store: Store, *given: Any, **named: Any) -> None:
+        super().__init__(store, *given, **named)
+        self.pairing = Everybody(store)
 
     async def audit(self, change: Change, what: str, thing: str) -> None:
         """What is refused in a replay is nobody's doing."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.access import SkillUse, may, person_of
+from gateway.access import SkillUse, may
 from gateway.events import Actor
+from gateway.roles import person_of
 from gateway.shelf.audit import Change
 from gateway.shelf.cards import card
 from gateway.shelf.notes import Draft, Full

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from config.checks import nearest
-from gateway.access import CommandUse, may, person_of
+from gateway.access import CommandUse, may
 from gateway.acting import acts_of
 from gateway.commands import Done, Said, WhenBusy
 from gateway.commands.skill import answers, listing
 from gateway.events import Attachment
 from gateway.phrases import say
 from gateway.platforms import NotDownloaded
-from gateway.shelf.acts import Acts
+from gateway.roles import person_of
+from gateway.shelf.acts import EVERYWHERE, Acts
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.outcomes import Outcome, Refusal
 from gateway.text.quoting import quoted
@@ -41,6 +42,11 @@ class _Asked:
         return self.said.language
 
     @property
+    def where(self) -> Acts:
+        """For the channel, or, with a last word, for the whole organisation."""
+        return acts_of(self.said, everywhere=True) if self.words[1:] else self.acts
+
+    @property
     def notes(self) -> NoteActs:
         return NoteActs(self.acts, self.said.outside.notes)
 
@@ -53,6 +59,12 @@ class _Sub:
     """What came of it, or an answer of its own."""
     least: int = 0
     most: int = 0
+    last: str = ""
+    """What the last of them has to be, where there are `most`."""
+
+    def fits(self, words: Sequence[str]) -> bool:
+        is_last = not self.last or len(words) < self.most or words[-1].lower() == self.last
+        return self.least <= len(words) <= self.most and is_last
 
 
 async def run(said: Said) -> Done:
@@ -68,7 +80,7 @@ async def run(said: Said) -> Done:
         known = [one for one in (*SUBS, *ALSO) if one.startswith("notes ") == name.startswith("notes ")]
         near = nearest(name, known)
         return Done(_no_such(name, ALSO.get(near, near) if near else None, said.language))
-    if not sub.least <= len(words) <= sub.most:
+    if not sub.fits(words):
         return Done(say("skill.words", said.language, usage=use_of(name, said.language)))
     try:
         done = await sub.run(_Asked(said, acts, words))
@@ -76,7 +88,7 @@ async def run(said: Said) -> Done:
         await acts.refused(f"skill {name}", " ".join(words), refusal)
         return Done(
             answers.refused(refusal, said.language),
-            is_private=refusal.kind in {"role", "hidden", "hidden_file"},
+            is_private=refusal.kind in {"role", "guest", "hidden", "hidden_file"},
             is_settled=refusal.kind in {"no_note", "note_decided"},
         )
     return Done(done if isinstance(done, str) else answers.told(done, said.language))
@@ -148,8 +160,8 @@ def _is_zip(one: Attachment) -> bool:
 SUBS: Final[Mapping[str, _Sub]] = {
     "list": _Sub(_list, 0, 1),
     "show": _Sub(lambda asked: asked.acts.show(*asked.words), 1, 2),
-    "on": _Sub(lambda asked: asked.acts.switch(asked.words[0], "on"), 1, 1),
-    "off": _Sub(lambda asked: asked.acts.switch(asked.words[0], "off"), 1, 1),
+    "on": _Sub(lambda asked: asked.where.switch(asked.words[0], "on"), 1, 2, EVERYWHERE),
+    "off": _Sub(lambda asked: asked.where.switch(asked.words[0], "off"), 1, 2, EVERYWHERE),
     "trust": _Sub(lambda asked: asked.acts.trust(*asked.words), 1, 2),
     "reload": _Sub(lambda asked: asked.acts.reload()),
     "add": _Sub(_add),

@@ -2,7 +2,7 @@
 -- They have a stream of their own, of about so many lines: whoever is refused again and again fills nothing up, and pushes
 -- no change out.
 if ARGV[2] == '' or not made_before(ARGV[2]) then
-  redis.call('XADD', P .. 'refused', 'MAXLEN', '~', ARGV[3], '*', 'said', ARGV[1])
+  keep('refused', ARGV[1], '', '', ARGV[3])
   if ARGV[2] ~= '' then
     made(ARGV[2], 'told')
   end

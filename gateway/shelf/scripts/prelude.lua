@@ -38,9 +38,19 @@ local function made(id, what)
   redis.call('SET', P .. 'made:' .. id, what, 'EX', '86400')
 end
 
+-- One line of a stream of the log, of at most about so many lines if there is a `most`.
+local function keep(stream, said, before, after, most)
+  local line = { '*', 'said', said, 'before', before or '', 'after', after or '' }
+  if most then
+    redis.call('XADD', P .. stream, 'MAXLEN', '~', most, unpack(line))
+  else
+    redis.call('XADD', P .. stream, unpack(line))
+  end
+end
+
 -- One line of the audit log, in the script that makes the change. `said` is JSON of who, channel, what, thing and rule.
 local function audit(said, before, after)
-  redis.call('XADD', P .. 'audit', '*', 'said', said, 'before', before or '', 'after', after or '')
+  keep('audit', said, before, after)
 end
 
 -- Bundles are kept as long as a snapshot or a channel names them, and a day longer, for turns that still work with them.

@@ -118,6 +118,8 @@ async def test_where_a_platform_needs_it_somebody_listens_too(
             monkeypatch.setenv(name, value)
         settings = {"data": "data", "connections": {"discord-main": twin.connection}}
         (tmp_path / "deskmate.yaml").write_text(yaml.safe_dump(settings))
+        (tmp_path / "profiles").mkdir()
+        (tmp_path / "profiles/default.yaml").write_text("direct: open\n")
         async with up(tmp_path, unused_port) as started:
             await started.ready()
             said = await twin.direct("", "hello")

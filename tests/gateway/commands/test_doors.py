@@ -59,6 +59,8 @@ DOORS: Final[dict[str, Door | str]] = {
     "/compact": "what is put away is summed up without texts of skills",
     "/hitl": "which calls wait for a yes",
     "/help": "names of commands",
+    "/pair": "who wrote, and who was let in",
+    "/role": "who may what",
     "/plan": "without a task, how it is said",
     "/team": "without a task, how it is said",
     "/model": "names of models",

@@ -1,0 +1,133 @@
+"""Guests talk. On their behalf nothing is changed, and they decide nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.events import Actor
+from gateway.shelf.audit import read
+from gateway.store import Layout
+from tests.harness.model_replies import calls, says
+from tests.workers.at_desk import WHERE, AtDesk, at_desk
+
+GUS = Actor("U-GUS", "Gus", is_guest=True)
+LIS = Actor("U-LIS", "Lis")
+MAX, ANA = Actor("U-MAX", "Max"), Actor("U-ANA", "Ana", is_guest=True)
+"""Ana is an admin whom the platform takes for a guest: a line that names her counts for more."""
+PROFILE: dict[str, Any] = {
+    "tools": ["send_file", "current_time", "ask_person"],
+    "roles": {"admin": ["chat/U-ANA"], "guest": ["chat/U-LIS"]},
+}
+FILE = {"name": "a.txt", "content": "words"}
+Opened = Callable[..., Awaitable[AtDesk]]
+
+
+@pytest.fixture
+async def opened(tmp_path: Path, redis_url: str, layout: Layout) -> AsyncIterator[Opened]:
+    async with AsyncExitStack() as stack:
+
+        async def there(**changed: Any) -> AtDesk:
+            made = at_desk(tmp_path, redis_url, layout.prefix, profile={**PROFILE, **changed})
+            return await stack.enter_async_context(made)
+
+        yield there
+
+
+async def outcome(world: AtDesk) -> dict[str, Any]:
+    """Of the last call."""
+    return [one.data for one in await world.history() if one.type == "tool_result"][-1]
+
+
+@pytest.mark.parametrize(
+    ("who", "reason"), [(GUS, "guest"), (LIS, "guest"), (MAX, None), (ANA, None), (Actor("U-NEW"), None)]
+)
+async def test_on_behalf_of_a_guest_nothing_is_changed(opened: Opened, who: Actor, reason: str | None) -> None:
+    world = await opened()
+    world.model.answer_with([calls("current_time"), calls("send_file", FILE), says("Well.")])
+    told = await world.ask("send it", actor=who)
+    assert told[-1] == "Well."
+    assert ("a.txt" in told) == (reason is None)
+    done = await outcome(world)
+    assert done.get("reason") == reason
+    if reason:
+        assert "guests" in done["text"]
+        [line] = [one for one in await read(world.desk.mailbox.store) if one.what == "tool refused"]
+        assert (line.who, line.thing) == (f"chat/{who.id}", "send_file")
+        assert line.rule == (
+            "profiles/default.yaml line 5: roles.guest"
+            if who is LIS
+            else "the platform says that chat/U-GUS is from outside"
+        )
+
+
+async def test_a_turn_may_what_the_least_of_those_may_who_wrote_in_it(opened: Opened) -> None:
+    world = await opened(queue={"mode": "collect"})
+    world.model.answer_with([calls("send_file", FILE), says("Well.")])
+    assert await world.say("what do you think?", actor=GUS) == "new"
+    assert await world.say("send it", actor=MAX) == "new"
+    await world.work()
+    assert (await outcome(world))["reason"] == "guest"
+
+
+async def test_guests_are_members_where_the_profile_says_so(opened: Opened) -> None:
+    world = await opened(guests="member")
+    world.model.answer_with([calls("send_file", FILE), says("Well.")])
+    assert "a.txt" in await world.ask("send it", actor=GUS)
+
+
+async def test_guests_are_not_answered_where_the_profile_says_so_and_nothing_they_write_is_kept(opened: Opened) -> None:
+    world = await opened(guests="nothing")
+    [told] = await world.ask("CANARY", actor=GUS)
+    assert "don't answer guests" in told
+    assert await world.say("CANARY", actor=GUS) == "ignored"
+    assert await world.ask("hello", actor=MAX) == ["Well."]
+    assert "CANARY" not in str(world.model.asked[-1].request)
+
+
+COMMANDS = [
+    "/status",
+    "/new",
+    "/skill",
+    "/skill list",
+    "/hitl",
+    "/queue",
+    "/model x",
+    "/plan build it",
+    "/role",
+    "/why",
+]
+
+
+@pytest.mark.parametrize("text", COMMANDS)
+async def test_of_commands_they_have_help_and_stop(opened: Opened, text: str) -> None:
+    world = await opened()
+    [told] = await world.ask(text, actor=GUS)
+    assert "not for guests" in told
+    assert "not for guests" not in (await world.ask("/help", actor=GUS))[0]
+    assert "not for guests" not in (await world.ask("/stop", actor=GUS))[0]
+    assert not world.model.asked
+
+
+async def test_a_guest_stops_what_is_theirs_and_nothing_else(opened: Opened) -> None:
+    world = await opened()
+    assert await world.say("one", actor=MAX) == "new"
+    assert await world.say("/stop", actor=GUS) == "new"
+    await world.work()
+    assert "not for guests" in world.room.sent[0]
+    assert world.room.sent[1:] == ["Well."], "what the member wrote is answered all the same"
+    assert await world.say("two", actor=GUS) == "new"
+    assert "Stopped" in (await world.ask("/stop", actor=GUS))[0]
+
+
+async def test_a_guest_approves_nothing_and_answers_only_what_they_are_asked_themselves(opened: Opened) -> None:
+    world = await opened(approvals={"ask": ["send_file"]})
+    world.model.answer_with([calls("ask_person", {"question": "Which?"}), says("Well."), says("Yes.")])
+    [card] = await world.ask("go", actor=MAX)
+    code = next(word for word in card.replace("`", " ").split() if len(word) == 6 and word.isupper())
+    assert "not for guests" in (await world.ask(f"/answer {code} this", WHERE, actor=GUS))[0]
+    assert "not for guests" in (await world.ask(f"/approve {code}", WHERE, actor=GUS))[0]
