@@ -110,6 +110,10 @@ class Pins:
         found = zip(asked, pins, changed, strict=True)
         return {name: _pin(name, stored, other or b"") for name, stored, other in found if stored}
 
+    async def approved(self, names: Iterable[str]) -> list[str]:
+        """Those of these that may be offered."""
+        return [name for name, pin in (await self.of(names)).items() if pin.holds]
+
     async def approve(self, definition: Definition, by: str, at_ms: int) -> None:
         """From now on the tool may be offered, in just these words."""
         said = {"description": definition.description, "schema": definition.schema}

@@ -21,6 +21,7 @@ from gateway.events import Event
 from gateway.files import Files
 from gateway.logs import log
 from gateway.phrases import say
+from gateway.pins import Pins
 from gateway.platforms import Adapter, Outbound
 from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
@@ -114,6 +115,7 @@ class Course:
             partial(self.agent.compacted, turn),
             self.passing.on,
             partial(spending.spent, self.mailbox.store),
+            Pins(self.mailbox.store).approved,
         )
 
     async def _answer(self, turn: Turn, adapter: Adapter, way: str) -> None:

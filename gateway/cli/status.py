@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 
 import click
@@ -13,12 +13,13 @@ import click
 from config.settings import Settings
 from gateway.cli import Stop, no_redis, pass_settings
 from gateway.conversation.mailbox import Mailbox
-from gateway.conversation.overview import Overview, overview
+from gateway.conversation.overview import Overview, overview, waits_for_word
 from gateway.counts import BREAK, counted
 from gateway.embedded import NoServer, redis_url
 from gateway.store import Layout, Unreachable, open_store
 
 WORDS = {"running": "running for", "ready": "ready since", "waiting": "waits for"}
+ASKED = "waits for a person's word, at most"
 
 
 @click.command()
@@ -28,25 +29,28 @@ WORDS = {"running": "running for", "ready": "ready since", "waiting": "waits for
 def status(settings: Settings, as_json: bool, dead: int) -> None:
     """Show workers, the turns that run, the conversations that wait, and the latest dead letters."""
     try:
-        seen, counts = asyncio.run(_look(settings, dead))
+        seen, asked, counts = asyncio.run(_look(settings, dead))
     except NoServer as error:
         raise Stop(f"{error}.") from None
     except Unreachable as error:
         raise no_redis(error) from None
-    whole = {**asdict(seen), "counts": counts}
-    click.echo(json.dumps(whole, ensure_ascii=False) if as_json else "\n".join([_told(seen), *told_counts(counts)]))
+    whole = {**asdict(seen), "asked": sorted(asked), "counts": counts}
+    told = [_told(seen, asked), *told_counts(counts)]
+    click.echo(json.dumps(whole, ensure_ascii=False) if as_json else "\n".join(told))
 
 
-async def _look(settings: Settings, dead: int) -> tuple[Overview, dict[str, int]]:
+async def _look(settings: Settings, dead: int) -> tuple[Overview, frozenset[str], dict[str, int]]:
     layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
     store = open_store(redis_url(settings), layout, timeout_s=settings.redis.timeout_s)
     try:
-        return await overview(Mailbox(store, settings.mailbox), letters=dead), await counted(store)
+        mailbox = Mailbox(store, settings.mailbox)
+        seen = await overview(mailbox, letters=dead)
+        return seen, await waits_for_word(mailbox, seen.conversations), await counted(store)
     finally:
         await store.close()
 
 
-def _told(seen: Overview) -> str:
+def _told(seen: Overview, asked: Collection[str]) -> str:
     lines = [
         f"workers: {len(seen.workers)}" + "".join(f"\n  {name}" for name in seen.workers),
         f"ready for a worker: {seen.ready}",
@@ -54,8 +58,8 @@ def _told(seen: Overview) -> str:
     rows = [
         (
             one.conversation[:8],
-            f"{one.connection}/{one.channel}",
-            f"{WORDS[one.state]} {one.seconds:g} s",
+            "/".join(part for part in (one.connection, one.channel, one.thread) if part),
+            f"{ASKED if one.conversation in asked else WORDS[one.state]} {one.seconds:g} s",
             f"turn {one.turn}" if one.turn else "",
             one.worker,
             f"{one.tries} died with it" if one.tries else "",

@@ -67,6 +67,8 @@ class Outside:
     """To the conversation of this channel where that code is asked, which answers it. Raises `Unreachable`."""
     spent: Callable[[Sequence[str]], Awaitable[list[Spent]]]
     """See `gateway.spending.spent`."""
+    approved: Callable[[Sequence[str]], Awaitable[list[str]]]
+    """Of these tools of servers, those that may be offered: somebody has approved their words."""
 
 
 @dataclass(frozen=True, slots=True)

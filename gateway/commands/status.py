@@ -16,6 +16,8 @@ from gateway.text.quoting import few, quoted
 WHEN_BUSY: WhenBusy = "beside"
 
 NAMED_MAX = 20
+ID_CHARACTERS = 8
+"""Of a conversation's id: as operators see it, who find it by these."""
 SHRINKS = frozenset({"cleared", "summary"})
 """Records after which what was counted before says nothing."""
 
@@ -68,6 +70,7 @@ def _holds(said: Said) -> Iterator[str]:
     if said.inbox:
         yield say("status.waits", language, count=len(said.inbox))
     yield say("status.model", language, model=quoted(model))
+    yield say("status.id", language, id=quoted(key.id[:ID_CHARACTERS]))
     if size := _size([*said.history, *said.open]):
         most = loaded.settings.model.context_tokens
         yield say("status.context", language, tokens=f"{size:,}", most=f"{most:,}", share=round(100 * size / most))

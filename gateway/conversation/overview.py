@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from gateway.asked import open_in
 from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.records import Record
 from gateway.store import reading
 
 SHOWN_MAX: Final = 1_000
+WORDS_MAX: Final = 100
+"""So many turns are looked at for what they ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,7 @@ class Seen:
     conversation: str
     connection: str
     channel: str
+    thread: str
     state: Literal["running", "ready", "waiting"]
     """Held by a worker, free to be taken, or parked until a time."""
     worker: str
@@ -98,7 +103,7 @@ async def _look(
     for (conversation, at), (parts, worker, turn, tries, token), inbox in zip(
         named, answers[::2], answers[1::2], strict=True
     ):
-        connection, channel, *_ = json.loads(parts or '["?", "?"]')
+        connection, channel, thread, *_ = json.loads(parts or '["?", "?", null]')
         opened = json.loads(turn) if turn else {}
         began = opened.get("at_ms", now) if token else at
         seen.append(
@@ -106,6 +111,7 @@ async def _look(
                 conversation=conversation,
                 connection=str(connection),
                 channel=str(channel),
+                thread=str(thread or ""),
                 state="running" if token else state,
                 worker=(worker or b"").decode(),
                 turn=str(opened.get("id", ""))[:8],
@@ -115,6 +121,22 @@ async def _look(
             )
         )
     return seen
+
+
+async def waits_for_word(mailbox: Mailbox, conversations: Sequence[Seen]) -> frozenset[str]:
+    """Ids of those whose turn waits for a person's word. Raises `Unreachable`."""
+    layout = mailbox.store.layout
+    ids = [one.conversation for one in conversations if one.turn and one.state == "waiting"][:WORDS_MAX]
+    found = set()
+    with reading():
+        for id_ in ids:  # one after the other: a turn may hold much
+            redis: Any = mailbox.store.redis
+            turn = await redis.hget(layout.key(id_), "turn")
+            start = json.loads(turn).get("start", 0) if turn else 0
+            lines = await redis.lrange(layout.key(id_, "history"), start, -1) if turn else []
+            if open_in(Record.load_all(lines)):
+                found.add(id_)
+    return frozenset(found)
 
 
 def _text(entry: dict[bytes, bytes], name: bytes) -> str:

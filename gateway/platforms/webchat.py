@@ -16,6 +16,7 @@ from config.settings import Connection
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Attachment, Event, kind_of
 from gateway.files import kept_at
+from gateway.phrases import language_of, say
 from gateway.platforms import (
     Address,
     Capabilities,
@@ -104,7 +105,7 @@ class Adapter(Plain):
             Event(
                 kind="message",
                 conversation=conversation,
-                actor=Actor(id=said["browser"], language=_language(request.headers.get("Accept-Language", ""))),
+                actor=_actor(said["browser"], _language(request.headers.get("Accept-Language", ""))),
                 dedupe_keys=(f"message:{said['id']}",),
                 at_ms=int(now_s * 1000),
                 message_id=said["id"],
@@ -153,6 +154,11 @@ class Adapter(Plain):
         except Unreachable as error:
             return Outcome("transient", detail=str(error))
         return Outcome("ok")
+
+
+def _actor(browser: str, language: str | None) -> Actor:
+    """Nobody says a name there, and the id of a browser tells people nothing."""
+    return Actor(id=browser, name=say("chat.somebody", language_of(None, language)), language=language)
 
 
 def _attachment(file: dict[str, Any], conversation: ConversationKey) -> Attachment:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.conversation.key import ConversationKey
+from gateway.conversation.overview import overview, waits_for_word
 from gateway.events import Actor
 from gateway.store import Layout
 from tests.gateway.conversation.world import until
@@ -378,3 +379,15 @@ async def test_a_question_of_a_step_is_answered_by_the_next_message(opened: Open
         await world.ask("/plan ask")
         assert (await world.ask("blue", actor=ANA))[-1] == "Blue it is."
         assert "blue" in str(results([one for one in world.model.asked if part(one) == "b"][1]))
+
+
+async def test_operators_see_that_a_turn_waits_for_a_word(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with([sends(), says("Sent.")])
+        code = code_in(await world.ask("send it"))
+        mailbox = world.desk.mailbox
+        seen = (await overview(mailbox)).conversations
+        assert [(one.channel, one.thread, one.state) for one in seen] == [("room", "t", "waiting")]
+        assert await waits_for_word(mailbox, seen) == {WHERE.id}
+        await world.ask(f"/approve {code}", actor=LI)
+        assert await waits_for_word(mailbox, (await overview(mailbox)).conversations) == frozenset()

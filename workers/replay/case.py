@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from gateway.commands import command_of
 from gateway.conversation.key import ConversationKey
@@ -14,6 +15,8 @@ from gateway.conversation.recordings import Kept, Recordings
 from gateway.conversation.records import Record
 from gateway.events import Event
 from gateway.files import Files
+from gateway.store import reading
+from skills.visible import one_line
 from workers.attached import shown
 from workers.context import begin_after
 from workers.moves import is_stop
@@ -25,6 +28,9 @@ MADE: Final = frozenset({"call", "answer", "tool_result", "step_done", "dropped"
 """Records of what the turn does itself: what came from outside meanwhile is placed between them."""
 OF_A_TOOL: Final = frozenset({"skill", "withheld", "result"})
 """Records that a tool's result brings along."""
+
+TOLD_CHARACTERS: Final = 60
+"""Of how a turn began, and of who began it."""
 
 
 class NotPossible(Exception):
@@ -142,6 +148,26 @@ def _is_beside(record: Record) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class About:
+    """Whose turn a recording is of, as people know it."""
+
+    place: str
+    """`connection/channel/thread`. Empty: nobody knows any more."""
+    who: str
+    text: str
+    """How it began."""
+
+    @classmethod
+    def of(cls, parts: Sequence[str | None], first: Event | None) -> About:
+        place = "/".join(part for part in parts[:3] if part)
+        if first is None:
+            return cls(place, "", "")
+        text = f"/{first.name} {first.text}" if first.kind == "command" else first.text
+        who = one_line(first.actor.name or first.actor.id)
+        return cls(place, who[:TOLD_CHARACTERS], one_line(text).strip()[:TOLD_CHARACTERS])
+
+
+@dataclass(frozen=True, slots=True)
 class Archive:
     """Where cases are found."""
 
@@ -155,7 +181,8 @@ class Archive:
         kept = await self.recordings.turns()
         if not kept:
             raise NotPossible(f"nothing is recorded. {self.how()}")
-        wanted = _one_of(sorted({one.conversation for one in kept}), id_of(conversation), "conversation")
+        ids = sorted({one.conversation for one in kept})
+        wanted = await self._of_place(ids, conversation) or _one_of(ids, id_of(conversation), "conversation")
         turns = [one for one in kept if one.conversation == wanted]
         chosen = turns[0] if turn == "last" else _named(turns, turn)
         if chosen.left_out:
@@ -165,10 +192,43 @@ class Archive:
             )
         return await self._case(chosen)
 
+    async def about(self, kept: Sequence[Kept]) -> list[About]:
+        """Whose turns these are. Raises `Unreachable`."""
+        layout, redis = self.mailbox.store.layout, cast("Any", self.mailbox.store.redis)
+        first: dict[tuple[str, str], Event] = {}
+        parts: dict[str, list[str | None]] = {}
+        with reading():
+            for one in dict.fromkeys(one.conversation for one in kept):
+                stored = await redis.hget(layout.key(one), "parts")
+                parts[one] = json.loads(stored) if stored else []
+                for record in Record.load_all(await redis.lrange(layout.key(one, "history"), 0, -1)):
+                    if record.type == "event" and not record.branch:
+                        with suppress(ValueError):
+                            event = Event.of(record.data["event"])
+                            first.setdefault((one, str(record.data.get("turn", ""))), event)
+        return [About.of(parts[one.conversation], first.get((one.conversation, one.turn))) for one in kept]
+
+    async def _of_place(self, ids: Sequence[str], place: str) -> str | None:
+        """The recorded conversation of `connection/channel/thread`, whoever's it is. Raises `NotPossible`, `Unreachable`."""
+        if "/" not in place or place.startswith("[") or id_of(place) in ids:
+            return None
+        found, layout = [], self.mailbox.store.layout
+        with reading():
+            for one in ids:
+                stored = await cast("Any", self.mailbox.store.redis).hget(layout.key(one), "parts")
+                if stored and "/".join(part for part in json.loads(stored)[:3] if part) == place:
+                    found.append(one)
+        if len(found) > 1:
+            raise NotPossible(f"{place!r} is several people's; by their ids: {', '.join(one[:8] for one in found)}")
+        return found[0] if found else None
+
     def how(self) -> str:
         """What to do so that there are recordings."""
         if self.keeps:
-            return "The settings say recordings.keep: true, so the next turn that asks the model will be."
+            return (
+                "The settings say recordings.keep: true; workers that were started with it record the next turn that asks "
+                "the model, others after a restart."
+            )
         return "Write `recordings: {keep: true}` into the settings, start the workers again, and later turns will be."
 
     async def _case(self, kept: Kept) -> Case:

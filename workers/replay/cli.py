@@ -8,7 +8,7 @@ import time
 from collections.abc import Coroutine
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -21,6 +21,9 @@ from gateway.inventory import load_checked
 from gateway.logs import start_logging
 from gateway.serving import Unfit
 from gateway.store import Unreachable
+
+if TYPE_CHECKING:  # help needs none of it
+    from workers.replay.case import About
 
 T = TypeVar("T")
 FILES: Final = {".yaml", ".yml", ".json"}
@@ -137,20 +140,28 @@ async def _show(loaded: Loaded, conversation: str | None, *, as_json: bool) -> N
 
     async with archive(loaded, redis_url(loaded.settings)) as (there, _):
         kept = await there.recordings.turns()
+        about = dict(zip(kept, await there.about(kept), strict=True))
     if conversation:
         wanted = id_of(conversation)
-        kept = [one for one in kept if one.conversation.startswith(wanted)]
+        kept = [one for one in kept if one.conversation.startswith(wanted) or about[one].place == conversation]
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in kept]))
+        click.echo(json.dumps([asdict(one) | asdict(about[one]) for one in kept], ensure_ascii=False))
+    elif kept:
+        click.echo("\n".join(_line(one, about[one]) for one in kept))
     else:
-        click.echo("\n".join(map(_line, kept)) if kept else f"Nothing is recorded. {there.how()}")
+        click.echo(f"Nothing is recorded. {there.how()}")
 
 
-def _line(kept: Kept) -> str:
+def _line(kept: Kept, about: About) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(kept.at_ms / 1000))
     left = f", {kept.left_out} did not fit" if kept.left_out else ""
     requests = f"{kept.requests} request{'s' if kept.requests != 1 else ''}"
-    return f"{at}  {kept.conversation[:8]}  turn {kept.turn[:8]}  {requests}, {kept.bytes:,} bytes{left}"
+    return f"{at}  {kept.conversation[:8]}  turn {kept.turn[:8]}  {requests}, {kept.bytes:,} bytes{left}{_whose(about)}"
+
+
+def _whose(about: About) -> str:
+    said = f"{about.who}: {about.text}" if about.who else ""
+    return "".join(f"  {part}" for part in (about.place, said) if part)
 
 
 async def _play_file(file: Path, to: Path | None, *, as_json: bool) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final
 
 from gateway.access import Here, SkillUse, ToolUse, may
@@ -26,22 +26,33 @@ async def run(said: Said) -> Done:
         case []:
             head = say("why.head" if turn else "why.nothing", language)
             did = list(answer.lines(turn, here, language)) if turn else []
-            return Done("\n".join([head, *(f"- {line}" for line in did), *_has(here, language)]))
+            has = await _has(said, here)
+            return Done("\n".join([head, *(f"- {line}" for line in did), *has]))
         case [what, name] if what.lower() == "skill":
             return Done(one.skill(said, here, name, turn))
         case [what, name] if what.lower() == "tool":
-            return Done(one.tool(said, here, name, turn))
+            return Done(one.tool(said, here, name, turn, is_approved=bool(await _offered(said, [name]))))
     return misused("why", language)
 
 
-def _has(here: Here, language: str) -> Iterator[str]:
+async def _has(said: Said, here: Here) -> list[str]:
     """What may be used in this channel now."""
-    tools = [name for name in tools_of(here) if may(None, here, ToolUse(name)).allowed]
+    language = said.language
+    tools = await _offered(said, [name for name in tools_of(here) if may(None, here, ToolUse(name)).allowed])
     skills = [skill.id for skill in here.catalogue.skills]
     programs = [skill for skill in here.catalogue.skills if skill.program]
     tools += [tool_name(skill.id) for skill in programs if may(None, here, SkillUse(skill, "run")).allowed]
-    yield say("why.has", language, tools=_named(tools, language), skills=_named(skills, language))
-    yield say("why.more", language)
+    return [
+        say("why.has", language, tools=_named(tools, language), skills=_named(skills, language)),
+        say("why.more", language),
+    ]
+
+
+async def _offered(said: Said, tools: Sequence[str]) -> list[str]:
+    """Without those of servers that nobody has approved: no model is told of them."""
+    of_servers = [name for name in tools if "__" in name]
+    approved = await said.outside.approved(of_servers) if of_servers else []
+    return [name for name in tools if name not in of_servers or name in approved]
 
 
 def _named(names: list[str], language: str) -> str:

@@ -44,8 +44,8 @@ def skill(said: Said, here: Here, name: str, turn: Sequence[Record]) -> str:
     return _told(say("why.skill", language, id=quoted(one.id), tier=tier_in(one.tier, language)), lines)
 
 
-def tool(said: Said, here: Here, name: str, turn: Sequence[Record]) -> str:
-    """`/why tool NAME`."""
+def tool(said: Said, here: Here, name: str, turn: Sequence[Record], *, is_approved: bool) -> str:
+    """`/why tool NAME`. `is_approved`: it is none of a server, or somebody has approved its words."""
     language = said.language
     listed = [one for one in here.library.skills.values() if here.fits(ids.key(one.id))]
     runs = {tool_name(one.id): one for one in listed if one.program}
@@ -55,6 +55,8 @@ def tool(said: Said, here: Here, name: str, turn: Sequence[Record]) -> str:
         return say(key, language, name=quoted(name), near=quoted(near or ""))
     verdict = may(None, here, SkillUse(runs[name], "run") if name in runs else ToolUse(name))
     lines = [_standing("why.may_call", verdict, language)]
+    if verdict.allowed and not is_approved:
+        lines.append(say("why.not_approved", language, name=name))
     if verdict.allowed and (here.asks_for_all or name in here.profile.approvals.ask):
         lines.append(say("why.hitl" if here.asks_for_all else "why.asks", language))
     lines += _of_tool(said, [one for one in turn if one.type == "tool_result" and one.data["name"] == name], turn)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.conversation.records import Record
-from tests.gateway.commands.world import MAX, NOW_MS, World
+from tests.gateway.commands.world import MAX, NOW_MS, OPS, World
 
 
 def ago(seconds: int, type_: str, branch: str = "", **data: Any) -> Record:
@@ -25,7 +25,8 @@ async def status(world: World, *records: Record, **said: Any) -> list[str]:
 
 
 async def test_nothing_runs(world: World) -> None:
-    assert await status(world) == ["nothing runs here", "model `rehearsal`", "no skill is loaded"]
+    whose = f"for whoever operates this, the conversation is `{OPS.id[:8]}`"
+    assert await status(world) == ["nothing runs here", "model `rehearsal`", whose, "no skill is loaded"]
 
 
 async def test_the_model_is_asked(world: World) -> None:
@@ -77,6 +78,7 @@ async def test_what_the_conversation_holds(world: World) -> None:
         "nothing runs here",
         "messages that wait: 2 (`/queue`)",
         "model `rehearsal`",
+        f"for whoever operates this, the conversation is `{OPS.id[:8]}`",
         "the last request and its answer: 1,000 of 200,000 tokens (0 %)",
         "loaded skills: `web-access`, `ops/triage`",
     ]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.conversation.records import Record
+from gateway.pins import Definition, Pins
 from gateway.store import Store
 from skills.programs import tool_name
 from tests.gateway.commands.world import MAX, World
@@ -65,7 +66,7 @@ async def test_a_refusal_is_told_in_the_persons_language_with_its_rule(store: St
 async def test_where_no_skill_was_asked_for_it_says_which_there_were(world: World, records: list[Record]) -> None:
     await world.say("/skill off skill-writing")
     told = await why(world, turn(*records))
-    assert "without asking for a skill" in told
+    assert "it asked for no skill" in told
     assert "`web-access`" in told
     assert "skill-writing" not in told
 
@@ -77,7 +78,7 @@ async def test_programs_are_among_what_could_have_been_asked_for(store: Store, t
     (folder / "schema.json").write_text('{"type": "object", "properties": {}}')
     await world.packer.step()
     assert "it could have run: `report`" in await why(world, turn())
-    assert "without asking" not in await why(world, turn(result(tool_name("report"), shown="report")))
+    assert "it asked for no skill" not in await why(world, turn(result(tool_name("report"), shown="report")))
 
 
 async def test_commands_are_passed_over_and_nothing_is_before_new(world: World) -> None:
@@ -184,6 +185,7 @@ async def test_a_tool_whose_calls_wait_for_a_yes(store: Store, tmp_path: Path) -
 async def test_a_tool_of_a_server_is_one_like_ours(store: Store, tmp_path: Path) -> None:
     world = World(store, tmp_path, profile="language: {language}\ntools: [desk__lookup]\n")
     await world.packer.step()
+    await Pins(store).approve(Definition("desk__lookup", "Looks.", {"type": "object"}), "ops", 1)
     assert "it may be called here" in (await why_one(world, "tool desk__lookup"))[1]
     assert "`desk__lookup`" in await why(world, [])
 
@@ -210,3 +212,21 @@ async def test_what_nobody_knows_and_what_a_profile_does_not_list_does_not_exist
 @pytest.mark.parametrize("rest", ["skill", "tool", "tool a b", "web-access"])
 async def test_other_words_are_told_how_it_is_said(world: World, rest: str) -> None:
     assert "nothing was done" in (await why_one(world, rest))[0]
+
+
+async def test_a_servers_tool_is_there_once_somebody_has_approved_it(store: Store, tmp_path: Path) -> None:
+    profile = "tools: [current_time, wiki__search]\nlanguage: {language}\n"
+    settings = "mcp: {servers: {wiki: {url: https://wiki.example/mcp}}}\n"
+    world = World(store, tmp_path, profile=profile, settings=settings)
+    await world.packer.step()
+    assert "`wiki__search`" not in await why(world, [])
+    assert "nobody has approved its server's words yet" in await world.told("/why tool wiki__search", MAX)
+    await Pins(store).approve(Definition("wiki__search", "Searches.", {"type": "object"}), "ops", 1)
+    assert "`wiki__search`" in await why(world, [])
+    assert "it may be called here" in await world.told("/why tool wiki__search", MAX)
+
+
+async def test_a_tool_that_ran_is_no_skill_that_was_asked_for(world: World) -> None:
+    told = await why(world, turn(result("list_files")))
+    assert "ran `list_files`" in told
+    assert "it asked for no skill, and for none that runs" in told

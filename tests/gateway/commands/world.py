@@ -17,6 +17,7 @@ from gateway.commands import Done, Outside, Passed, Said, find
 from gateway.conversation.key import ConversationKey, key_of
 from gateway.conversation.records import Record
 from gateway.events import Actor, Attachment, Event
+from gateway.pins import Pins
 from gateway.platforms import Capabilities, NotDownloaded
 from gateway.shelf.audit import Change, read
 from gateway.shelf.notes import Draft, Notes
@@ -142,6 +143,7 @@ class World:
                 compact,
                 pass_on,
                 partial(spent, self.store),
+                Pins(self.store).approved,
             ),
             **said,
         )

@@ -59,6 +59,7 @@ async def test_a_message_becomes_one_event(adapter: Adapter) -> None:
     assert (event.kind, event.text, event.message_id, event.at_ms) == ("message", "hello", "m1", 12_500)
     assert event.dedupe_keys == ("message:m1",)
     assert (event.actor.id, event.actor.language) == ("0" * 32, "zh-CN")
+    assert event.actor.name == "聊天页面上的用户", "the id of a browser tells people nothing"
     assert event.conversation.parts() == ["web", "web", "c1", "0" * 32]
     assert event.is_direct
     assert event.addressed

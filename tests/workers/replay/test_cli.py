@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import run
+from gateway.conversation.key import ConversationKey
 from gateway.store import Layout
 from tests.harness.fake_model import KEY
 from tests.harness.logs import put_back
@@ -52,6 +53,7 @@ async def test_a_turn_is_listed_played_saved_and_played_from_its_file(
     case = await made.case(1)
     _, out, _ = await typed("--list", WHERE.id[:6])
     assert f"{WHERE.id[:8]}  turn {case.turn[:8]}  1 request, " in out
+    assert out.rstrip().endswith("  chat/room/t  Max: hello")
     file = tmp_path / "turn.yaml"
     code, out, err = await typed(WHERE.id[:8], "last", "--save", str(file))
     assert (code, out.splitlines()[-1]) == (0, "equal")
@@ -87,3 +89,17 @@ async def test_what_is_not_possible_ends_with_the_reason_and_code_2(
     code, out, err = await typed(*words)
     assert (code, out) == (2, "")
     assert why in err
+
+
+async def test_a_conversation_is_found_by_its_place_whoevers_it_is(made: Replays, typed: Typed) -> None:
+    mine, theirs = (ConversationKey("chat", "room", "e3", who) for who in ("U-MAX", "U-ANA"))
+    await made.world.ask("hello", mine)
+    assert (await typed("chat/room/e3", "last"))[0] == 0
+    _, out, _ = await typed("--list", "chat/room/e3")
+    assert f"{mine.id[:8]}  turn" in out
+    await made.world.ask("hello too", theirs)
+    code, _, err = await typed("chat/room/e3", "last")
+    assert code == 2
+    assert "is several people's" in err
+    assert theirs.id[:8] in err
+    assert (await typed(theirs.id[:8], "last"))[0] == 0
