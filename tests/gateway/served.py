@@ -126,7 +126,7 @@ async def served(
         started = Served(gateway, runner, parts, runner.addresses[0][1], redis_url, kept)
         try:
             if ready:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     while not (await started.ask(b"GET /readyz HTTP/1.0\r\n\r\n")).json["data"]:
                         await asyncio.sleep(0.01)
             yield started

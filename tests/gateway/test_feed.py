@@ -24,7 +24,7 @@ async def feed(store: Store) -> AsyncIterator[Feed]:
 
 async def read(feed: Feed, count: int, after: str | None = None, conversation: str = HERE) -> list[dict[str, Any]]:
     entries = []
-    async with asyncio.timeout(5), contextlib.aclosing(feed.follow(conversation, after)) as following:
+    async with asyncio.timeout(30), contextlib.aclosing(feed.follow(conversation, after)) as following:
         async for _, entry in following:
             entries.append(entry)
             if len(entries) == count:

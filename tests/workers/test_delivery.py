@@ -135,7 +135,7 @@ async def test_whoever_slept_past_its_lease_between_mark_and_send_does_not_send(
     sending = asyncio.create_task(hooked.delivery().send_all(rows))
     other = Mailbox(hooked.mailbox.store, QUICK)
     await other.open()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not (grants := (await other.claim(0, "w2", 1)).grants):
             await asyncio.sleep(0.02)
     with pytest.raises(Lost):

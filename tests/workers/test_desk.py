@@ -150,7 +150,7 @@ async def test_what_waits_for_the_platform_goes_out_before_the_answer(opened: Op
         world.model.answer_with(lambda _: next(script) if tool else says("Well."))
         room.outcomes = [Outcome("rate_limited", retry_after_s=0.2)]
         await world.say("please", attachments=() if tool else (image(),))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(room.sent) < 2:
                 await world.work()
                 await asyncio.sleep(0.02)
@@ -167,7 +167,7 @@ async def test_an_album_of_three_pictures_is_one_turn(world: AtDesk) -> None:
         assert await world.say(text, attachments=(image(name),), group="album 1") == "new"
     await world.work()
     assert world.model.asked == [], "it waits for the next picture"
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not world.model.asked:
             await asyncio.sleep(0.05)
             await world.work()
@@ -215,7 +215,7 @@ async def test_an_album_is_answered_beside_what_another_person_sends(world: AtDe
     world.room.files["b.png"] = png()
     for who, group, name in ((ANA, "1", "a.png"), (ANA, "1", "b.png"), (LI, "2", "a.png")):
         await world.say("", actor=who, attachments=(image(name),), group=group)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while len(world.model.asked) < 2:
             await asyncio.sleep(0.05)
             await world.work()

@@ -53,7 +53,7 @@ async def recorded(world: AtDesk, requests: int) -> list[dict[str, Any]]:
     recordings = Recordings(store, RecordingSettings())
     turn = [record.data["turn"] for record in await world.history() if record.type == "event"][-1]
     found: list[dict[str, Any]] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while len(found) < requests:
             found = await recordings.read(WHERE.id, turn)
             await asyncio.sleep(0.005)

@@ -56,7 +56,7 @@ def in_rq(script: str, names: RqSettings, *arguments: str) -> str:
 async def test_rq_reads_our_bell_as_a_job_of_its_own(redis_url: str, names: RqSettings) -> None:
     bell = open_bell(redis_url, names, wait_s=1)
     bell.ring(3)
-    async with Redis.from_url(redis_url) as redis, asyncio.timeout(5):
+    async with Redis.from_url(redis_url) as redis, asyncio.timeout(30):
         while not await redis.exists(bell.queue_key):
             await asyncio.sleep(0.01)
     assert in_rq(LOOK, names, redis_url).strip() == f'[1, "{FUNCTION}", [3], {{}}, "queued", "bells", 60]'

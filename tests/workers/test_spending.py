@@ -58,7 +58,7 @@ async def test_what_an_answer_cost_counts_though_its_turn_is_lost_and_asked_agai
         await world.model.until(lambda: world.model.in_flight == 1)
         await world.desk.mailbox.store.redis.hset(world.desk.mailbox.store.layout.key(WHERE.id), "token", "another")
         hold.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not claim.lost:
                 await asyncio.sleep(0.01)
     assert (await so_far(world)).calls == 1

@@ -144,7 +144,7 @@ async def test_a_stop_has_its_answer_and_who_is_stopped_has_no_reply(world: Worl
         event = await world.worker.take()
         async with saying(tmp_path, "/stop", "--conversation", "c1", "--url", world.url) as second:
             control = world.store.layout.key(event.conversation.id, "control")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while not await world.store.redis.llen(control):
                     await asyncio.sleep(0.01)
             [stop] = await world.store.redis.lrange(control, 0, -1)

@@ -540,7 +540,7 @@ async def test_nobody_there_is_transient_for_nothing_was_sent(
 async def test_a_cancelled_send_stays_cancelled(feishu: FeishuTwin, adapter: Adapter) -> None:
     feishu.next(on="POST message", hang=True)
     task = asyncio.create_task(adapter.send(DM, text("hi"), KEY))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while "POST message" not in feishu.calls:
             await asyncio.sleep(0.005)
     task.cancel()

@@ -154,7 +154,7 @@ async def test_a_skill_without_its_file_stays_for_a_while(world: World, monkeypa
     monkeypatch.setattr(keeping, "GONE_S", 0.2)
     assert await last.step()
     assert await in_force(world) == ("org", "OURS.")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while (await in_force(world))[0] == "org":
             assert await last.step()
     assert await faults(world) == []

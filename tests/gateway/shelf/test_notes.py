@@ -42,7 +42,7 @@ async def texts(notes: Notes, channel: str = OPS, file: str = FORUM, skill: str 
 
 
 async def until_read(notes: Notes, wanted: list[str]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while await texts(notes) != wanted:
             await asyncio.sleep(0.01)
 

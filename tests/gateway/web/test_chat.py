@@ -44,7 +44,7 @@ async def post(http: aiohttp.ClientSession, world: World, **changed: Any) -> int
 async def lines(answer: aiohttp.ClientResponse, until: str) -> list[str]:
     """Lines of an event stream up to the one that begins so."""
     read = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         async for line in answer.content:
             read.append(line.decode().rstrip("\n"))
             if read[-1].startswith(until):
@@ -145,7 +145,7 @@ async def test_a_page_that_has_gone_is_noticed(
     await lines(stream, ":")
     assert world.feed._ears
     stream.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while world.feed._ears:
             await asyncio.sleep(0.01)
 
@@ -160,7 +160,7 @@ async def test_a_stream_ends_with_the_session(
             await lines(stream, ":")
             [session] = [key async for key in store.redis.scan_iter(match=f"{store.layout.prefix}:web:session:*")]
             await store.redis.delete(session)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await stream.content.read()
 
 

@@ -261,7 +261,7 @@ async def test_stop_is_offered_while_it_runs(world: World, visitor: Visitor) -> 
     await page.until_shown("Once upon")
     await page.click("#stop")
     control = world.store.layout.key(event.conversation.id, "control")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not await world.store.redis.llen(control):
             await asyncio.sleep(0.01)
     [stop] = await world.store.redis.lrange(control, 0, -1)

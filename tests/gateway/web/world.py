@@ -43,7 +43,7 @@ class Worker:
     async def take(self) -> Event:
         """Wait for a message, in whatever conversation, and take it into a turn."""
         pattern = self._store.layout.key("*", "inbox")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while True:
                 async for inbox in self._store.redis.scan_iter(match=pattern):
                     members: list[Any] = await self._store.redis.zrange(inbox, 0, 0)

@@ -39,7 +39,7 @@ class Replays:
 
     async def case(self, requests: int) -> Case:
         """Of the last turn, as soon as so many of its requests are written down."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while True:
                 kept = await self.archive.recordings.turns()
                 if kept and kept[0].requests >= requests:
