@@ -181,6 +181,17 @@ class Session:
     async def tool_long(self) -> dict[str, Any]:
         return said("x" * 200_000)
 
+    async def tool_flood(self, **answer: Any) -> dict[str, Any]:
+        """What it is told, with each list of one element as long as `times` says."""
+        times = answer.pop("times")
+        await self._send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": [0] * 2_000}})
+        return {name: one * times if isinstance(one, list) else one for name, one in answer.items()}
+
+    async def tool_rush(self, length: int) -> dict[str, Any]:
+        for _ in range(100):
+            await self._send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * length}})
+        return said("never heard")
+
     async def tool_chatter(self) -> dict[str, Any]:
         while True:
             await self._send(

@@ -12,6 +12,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
 from config.settings import McpServerSettings
+from workers.mcp.bounds import Commas, Gate, TooMany
 
 CONNECT_S: Final = 5.0
 MORE_S: Final = 5.0
@@ -29,7 +30,8 @@ async def http(server: McpServerSettings) -> AsyncIterator[TransportStreams]:
             server.url or "", http_client=client, max_sse_event_size=server.message_max_bytes
         ) as streams,
     ):
-        yield streams
+        heard, said = streams
+        yield Gate(heard), said
 
 
 class _Bounded(httpx2.AsyncBaseTransport):
@@ -57,12 +59,17 @@ class _Cut(httpx2.AsyncByteStream):
     def __init__(self, inner: httpx2.AsyncByteStream, max_bytes: int) -> None:
         self._inner = inner
         self._left = max_bytes
+        self._commas = Commas()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for part in self._inner:
             self._left -= len(part)
             if self._left < 0:
                 raise httpx2.ReadError("the answer is too long")
+            try:
+                self._commas.take(part)
+            except TooMany as why:
+                raise httpx2.ReadError(f"the answer {why}") from None
             yield part
 
     async def aclose(self) -> None:

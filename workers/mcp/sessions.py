@@ -33,6 +33,8 @@ CLOSE_S: Final = 15.0
 US: Final = Implementation(name="deskmate", version="1")
 PAGES_MAX: Final = 20
 TOOLS_MAX: Final = 1_000
+ERROR_MAX: Final = 4_000
+"""Characters of what a server says is wrong."""
 
 
 class NotOpened(Exception):
@@ -173,4 +175,4 @@ class Session:
             case int(code) if code == INVALID_REQUEST and error.message == "Session terminated":
                 self._life.end("does not know the session any more")
                 return NotRun()
-        return ServerError(error.message)
+        return ServerError(error.message[:ERROR_MAX])

@@ -27,6 +27,7 @@ from pydantic import ValidationError
 from config.settings import McpServerSettings
 from gateway.logs import log
 from skills import inside
+from workers.mcp.bounds import Commas, Gate, TooMany
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ GONE_S: Final = 5.0
 """And how long all of it may take to be gone after that, before it is killed from outside."""
 UNASKED_MAX: Final = 5_000
 """Messages between two requests of ours: progress, log lines. A server that sends more is ended."""
+UNASKED_MESSAGES: Final = 8
+"""And their bytes, in messages of the greatest length. Answers are among them, of all calls under way."""
 JUNK_MAX: Final = 100
 """Lines that are no message. Some servers greet."""
 PRINTED_MAX: Final = 200
@@ -59,6 +62,7 @@ class Life:
         self.said = ""
         """The last line that it wrote to standard error."""
         self.unasked = 0
+        self.unasked_bytes = 0
         self.is_asked_to_end = False
         """It did nothing wrong: it gets its time."""
 
@@ -108,12 +112,12 @@ async def stdio(server: McpServerSettings, life: Life) -> AsyncIterator[Transpor
     heard_in, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     said, said_out = anyio.create_memory_object_stream[SessionMessage](0)
     works = [
-        asyncio.create_task(_hear(process, heard_in, life)),
+        asyncio.create_task(_hear(process, heard_in, life, UNASKED_MESSAGES * server.message_max_bytes)),
         asyncio.create_task(_tell(process, said_out, life)),
         asyncio.create_task(_overhear(process, life)),
     ]
     try:
-        yield heard, said
+        yield Gate(heard), said
     except BaseException as error:
         life.broke(error)  # before its end becomes the reason
         raise
@@ -130,11 +134,13 @@ async def stdio(server: McpServerSettings, life: Life) -> AsyncIterator[Transpor
             said_out.close()
 
 
-async def _hear(process: asyncio.subprocess.Process, heard: Incoming, life: Life) -> None:
+async def _hear(process: asyncio.subprocess.Process, heard: Incoming, life: Life, unasked_max_bytes: int) -> None:
     junk = 0
     try:
         while line := await _line(process.stdout):
             life.unasked += 1
+            life.unasked_bytes += len(line)
+            Commas().take(line)
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
@@ -144,8 +150,12 @@ async def _hear(process: asyncio.subprocess.Process, heard: Incoming, life: Life
                 continue
             if life.unasked > UNASKED_MAX:
                 return life.end(f"sent more than {UNASKED_MAX:,} messages that nobody had asked for")
+            if life.unasked_bytes > unasked_max_bytes:
+                return life.end(f"sent more than {unasked_max_bytes:,} bytes between two requests")
             await heard.send(SessionMessage(message))
         life.end("ended")
+    except TooMany as why:
+        life.end(f"sent a message that {why}")
     except ValueError:
         life.end("sent a message that is too long")
     except (anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -159,7 +169,7 @@ async def _tell(process: asyncio.subprocess.Process, said: Outgoing, life: Life)
     try:
         async for one in said:
             if isinstance(one.message, JSONRPCRequest):
-                life.unasked = 0
+                life.unasked = life.unasked_bytes = 0
             stdin.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
             await stdin.drain()
     except OSError:

@@ -13,7 +13,7 @@ from gateway.pins import Definition, Pins
 from skills import marks
 from skills.foreign_schemas import usable
 from workers.mcp.results import text_of
-from workers.mcp.sessions import Interrupted, NotRun, ServerError, Session, TooSlow
+from workers.mcp.sessions import ERROR_MAX, Interrupted, NotRun, ServerError, Session, TooSlow
 from workers.paging import Pages
 from workers.tools import Call, Effect, Reach, ToolError, ToolResult
 
@@ -51,7 +51,7 @@ class McpTool:
         result, note = await self._called(arguments, call)
         text = text_of(result)
         if result.is_error:
-            raise ToolError(text or f"{self.name} failed and did not say why.", untrusted=True, note=note)
+            raise ToolError(text[:ERROR_MAX] or f"{self.name} failed and did not say why.", untrusted=True, note=note)
         return await self._pages.first(text, call, self.name, note)
 
     async def _called(self, arguments: dict[str, Any], call: Call) -> tuple[CallToolResult, str]:

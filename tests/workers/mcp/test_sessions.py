@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,42 @@ async def test_a_server_that_sends_too_much_is_ended(server: McpServerSettings) 
     async with opened(server.model_copy(update={"message_max_bytes": 65_536})) as session:
         with pytest.raises((Interrupted, ServerError)):
             await session.call("long", {})
+
+
+@pytest.mark.parametrize("block", [0, {}, {"type": "text"}, {"type": "text", "text": ""}])
+async def test_an_answer_of_too_many_blocks_is_an_error_that_says_so(server: McpServerSettings, block: Any) -> None:
+    async with opened(server) as session:
+        with pytest.raises(ServerError, match="its answer holds more than 1,000 blocks"):
+            await session.call("flood", {"content": [block], "times": 1_001})
+        with pytest.raises(ServerError, match="its answer holds more than 20,000 parts"):
+            await session.call("flood", {"content": [], "_other": [block], "times": 20_001})
+        assert text_of(await session.call("echo", {"text": "still there"})) == "still there"
+
+
+async def test_a_table_may_have_many_cells(server: McpServerSettings) -> None:
+    async with opened(server) as session:
+        answer = await session.call("flood", {"content": [], "structuredContent": {"cells": [7] * 50_000}, "times": 1})
+        assert text_of(answer).count("7") == 50_000
+
+
+async def test_who_sends_hundreds_of_thousands_of_parts_is_not_read(server: McpServerSettings) -> None:
+    async with opened(server) as session:
+        with pytest.raises((Interrupted, ServerError)):
+            await session.call("flood", {"content": [0], "times": 300_000})
+
+
+async def test_a_flood_of_bytes_between_two_requests_ends_it(tmp_path: Path) -> None:
+    async with opened(program(tmp_path, message_max_bytes=65_536)) as session:
+        with pytest.raises(Interrupted, match="bytes between two requests"):
+            await session.call("rush", {"length": 60_000})
+
+
+async def test_tools_of_too_many_parts_are_no_list_of_tools(tmp_path: Path) -> None:
+    like(tmp_path, tools=[["odd", "Asks for much.", {"type": "object", "required": [0] * 20_001}]])
+    session = Session("twin", program(tmp_path))
+    with pytest.raises(NotOpened, match="holds more than 20,000 parts"):
+        await session.ready()
+    await session.close()
 
 
 async def test_a_program_gets_what_the_settings_name_and_nothing_else(
