@@ -58,7 +58,8 @@ class Hearing:
         said = [Said(member, event) for member in inbox if (event := _talk(member))]
         if may_answer := turn.may_answer:
             said = [one for one in said if await may_answer(one.event, open_now[0].requester)]
-        answers, unclear = _sorted(said, open_now, await self._cards_of(open_now, said))
+        heard, unclear = _sorted(said, open_now, await self._cards_of(open_now, said))
+        answers = {code: _of_one(those) for code, those in heard.items()}
         taken = [one for one in said if one in unclear or any(one in those for those in answers.values())]
         if not taken:
             return False
@@ -125,6 +126,11 @@ def _sorted(
         elif could:
             unclear.append(one)
     return answers, unclear
+
+
+def _of_one(said: Sequence[Said]) -> list[Said]:
+    """A word counts for whoever wrote it: what others wrote is none of theirs, and waits as what comes after the answer."""
+    return [one for one in said if one.event.actor.id == said[0].event.actor.id]
 
 
 def _named(event: Event, open_now: Sequence[Asked], cards: Mapping[str, Asked]) -> Asked | None:

@@ -169,3 +169,33 @@ async def test_a_file_says_how_a_plan_should_be_otherwise(world: AtDesk) -> None
     [code] = re.findall(r"/approve ([A-Z2-7]{6})", card)
     assert (await world.ask(f"/approve {code}"))[-1] == "Told."
     assert world.room.downloads == ["note.txt"]
+
+
+async def test_a_yes_is_not_taken_for_that_of_an_approver_who_wrote_something_else_before(
+    tmp_path: Path, redis_url: str, layout: Layout
+) -> None:
+    profile = {"plan": {"approve": True}, "roles": {"approver": ["chat/U-LI"]}}
+    async with at_desk(tmp_path, redis_url, layout.prefix, profile=profile) as world:
+        world.model.answer_with(
+            acting({"plan": plan(("a", "delete it", [])), "a": says("Deleted."), "talk": says("Hm.")})
+        )
+        await world.ask("/plan x")
+        picture = Attachment("image", "cat.png", "image/png", 10)
+        assert await world.say(actor=Actor("U-LI", "Li"), attachments=(picture,)) == "new"
+        assert await world.say("yes", actor=ANA) == "new"
+        await world.work()
+        assert not asked_by(world, "a")
+        assert "Shall I do it like this?" in world.room.sent[-1]
+        assert (await world.ask("yes", actor=Actor("U-LI", "Li")))[0] == "Deleted."
+        assert {one.data["name"] for one in await world.history() if one.type == "decided"} == {"Li"}
+
+
+async def test_what_two_people_write_is_the_answer_of_the_first_alone(world: AtDesk) -> None:
+    world.model.answer_with(acting({**PARTS, "plan": plan(("a", "ask", []))}))
+    await world.ask("/plan x")
+    assert await world.say("2024", actor=ANA) == "new"
+    assert await world.say("or 2025") == "new"
+    await world.work()
+    assert "Ana answered: 2024" in said(asked_by(world, "a")[-1])
+    assert "2025" not in said(asked_by(world, "a")[-1])
+    assert "or 2025" in said(asked_by(world, "talk")[-1])
