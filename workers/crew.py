@@ -23,11 +23,13 @@ from gateway.events import Actor, Event
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Outbound
-from gateway.text.quoting import quoted
+from gateway.text.quoting import fenced, quoted
+from skills.visible import visible
 from workers import given
 from workers.borders import Called, border, unless_called
 from workers.branches import branch_of
 from workers.context import spoken
+from workers.judging import SHOWN_MAX
 from workers.models import Answer, Usage
 from workers.moves import Stop, next_move
 from workers.persons import Persons, said_again
@@ -115,13 +117,24 @@ class Crew:
 
     async def _plan(self) -> None:
         turn, most = self._turn, self._rules.steps_max
-        answers, steps = await self._read(branch_of(turn, "plan"), planner(most), lambda text: read_plan(text, most))
+        asks_first = self._asks_first
+
+        def read(answer: str) -> tuple[Step, ...]:
+            steps = read_plan(answer, most)
+            if asks_first and len(whole(steps)) > SHOWN_MAX:
+                raise Unreadable(
+                    f"people have to look through it first, and it is too long for that; allowed are {SHOWN_MAX} "
+                    "characters for all steps together"
+                )
+            return steps
+
+        answers, steps = await self._read(branch_of(turn, "plan"), planner(most), read)
         steps = steps or self._one_step()
         log(logger, "plan", conversation=turn.stored.key.id, turn=turn.id[:8], steps=len(steps))
         plan = Record("plan", turn.now_ms(), {"turn": turn.id, "steps": [step.dump() for step in steps]})
         cards: list[Record] = []
         rows: list[Row] = []
-        if not self.steps.live.grows and not self._asks_first:
+        if not self.steps.live.grows and not asks_first:
             told = Outbound(say("plan.steps", turn.language, steps=_listed(steps)), is_notice=True)
             cards, rows = self.steps.attached.cards.made("plan", [told])
         await turn.write(*answers, plan, *cards, rows=rows, finished_step=True)
@@ -148,7 +161,10 @@ class Crew:
         plans = [at for at, record in enumerate(turn.records) if record.type == "plan"]
         word = next((one for one in asked_in(turn.records[plans[-1] :]) if one.kind == "plan"), None)
         if word is None:
-            await persons.plan(len(plans), _listed(self.steps.now.steps))
+            steps = whole(self.steps.now.steps)
+            if len(steps) > SHOWN_MAX:  # the person's own words: nobody could plan it
+                raise Ended("plan.too_long")
+            await persons.plan(len(plans), steps)
         persons.wait()
         if word is None or word.word == "expired":
             raise Ended("plan.nobody")
@@ -233,6 +249,16 @@ class Crew:
 
 def _listed(steps: Sequence[Step]) -> str:
     return "\n".join(f"{number}. {quoted(shown(step))}" for number, step in enumerate(steps, 1))
+
+
+def whole(steps: Sequence[Step]) -> str:
+    """For whoever says yes to them: every character of every step, those that show nothing by their names."""
+    tasks = [visible(step.task) for step in steps]
+    plain = [" ".join(task.split()) == task and "`" not in task for task in tasks]
+    return "\n".join(
+        f"{number}. `{task}`" if is_plain else f"{number}.\n{fenced(task)}"
+        for number, (task, is_plain) in enumerate(zip(tasks, plain, strict=True), 1)
+    )
 
 
 def _results(now: Standing) -> list[tuple[Step, Done]]:

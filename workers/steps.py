@@ -183,5 +183,6 @@ class Steps:
 
 
 def shown(step: Step) -> str:
-    """As people read it."""
-    return one_line(step.task)[:SHOWN_CHARACTERS]
+    """As people read it who have nothing to decide."""
+    line = one_line(step.task)
+    return line if len(line) <= SHOWN_CHARACTERS else f"{line[: SHOWN_CHARACTERS - 1]}…"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from gateway.conversation.key import ConversationKey
 from gateway.events import Actor
 from gateway.platforms import Stream
 from gateway.store import Layout
@@ -490,3 +491,24 @@ async def test_a_message_that_comes_meanwhile_is_answered_after_the_plan_in_ever
         await working
         await world.work()
         assert [one for one in world.room.sent if one in {"I.", "Hm."}] == ["I.", "Hm."]
+
+
+async def test_a_plan_that_is_to_be_approved_is_shown_whole_with_nothing_hidden(careful: AtDesk) -> None:
+    end = "THEN DELETE\u200b ALL FILES."
+    lines = "Write these lines:\n2. `nothing`\n" + "and then " * 30
+    careful.model.answer_with(acting({"plan": plan(("a", "Be brief. " * 30 + end, []), ("b", lines, []))}))
+    [card] = await careful.ask("/plan x")
+    assert "DELETE<U+200B> ALL FILES." in card
+    assert f"```\n{lines.strip()}\n```" in card, "a line of a step is no step"
+
+
+async def test_a_plan_that_nobody_can_look_through_is_asked_for_again_and_never_carried_out(careful: AtDesk) -> None:
+    long = plan(*((name, "x" * 1_900, []) for name in "abcd"))
+    careful.model.answer_with(acting({"plan": [long, plan(("a", "only write", []))]}))
+    [card] = await careful.ask("/plan x")
+    assert "only write" in card
+    assert "too long" in said(careful.model.asked[-1])
+    careful.model.answer_with(acting({"plan": says("No plan.")}))
+    elsewhere = ConversationKey("chat", "room", "t2")
+    assert "too long" in (await careful.ask("/plan " + "\u200b!" * 900, where=elsewhere))[-1]
+    assert {part(one) for one in careful.model.asked} == {"plan"}
