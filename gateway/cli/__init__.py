@@ -72,6 +72,7 @@ COMMANDS: Final = {
         "status": _Command("gateway.cli.status:status", "What runs, what waits, what was given up."),
         "skills": _Command("gateway.cli.skills:skills", "List, show, switch, trust, add, check, try and test skills."),
         "mcp": _Command("workers.mcp.cli:mcp", "See and approve the tools of MCP servers."),
+        "explain": _Command("gateway.cli.explain:explain", "What may be done where, and which line decides."),
         "roles": _Command("gateway.cli.people:roles", "Who may what in a channel; name its admins."),
         "pair": _Command("gateway.cli.people:pair", "Let somebody in who wrote to us directly."),
         "replay": _Command("workers.replay.cli:replay", "Run a recorded turn again, and see what is different."),

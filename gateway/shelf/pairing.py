@@ -128,9 +128,14 @@ class Pairing:
         """Whether somebody is answered here."""
         verdict = may(actor, here, Talk(is_direct))
         if verdict.reason == "unpaired":
-            known, _ = await self._run("pair_knock", person_of(here.room, actor), 0)
-            return may(actor, here, Talk(is_direct, is_paired=bool(known)))
+            is_paired = await self.is_paired(person_of(here.room, actor))
+            return may(actor, here, Talk(is_direct, is_paired=is_paired))
         return verdict
+
+    async def is_paired(self, person: str) -> bool:
+        """Whether somebody (`connection/id`) was let in."""
+        known, _ = await self._run("pair_knock", person, 0)
+        return bool(known)
 
     async def may_be_told(self, here: Here, actor: Actor) -> bool:
         """Whether it is time to say something to somebody who is not heard."""

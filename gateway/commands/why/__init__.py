@@ -1,15 +1,19 @@
-"""/why: what the last answer did and by which rules; /why skill NAME, /why tool NAME: why one was used or was not."""
+"""/why: what the last answer did and by which rules; /why skill NAME, /why tool NAME: why one was used or was not; /why channel,
+/why person ID: what holds here, and what somebody may, each with the line that decides.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
+from gateway import explaining
 from gateway.access import Here, SkillUse, ToolUse, may
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.commands.why import answer, one
 from gateway.commands.why.telling import tools_of
 from gateway.conversation.turns import last_turn
+from gateway.explaining import Answer, NotThere
 from gateway.phrases import say
 from gateway.text.quoting import few, quoted
 from skills.programs import tool_name
@@ -17,6 +21,8 @@ from skills.programs import tool_name
 WHEN_BUSY: WhenBusy = "beside"
 
 NAMED_MAX: Final = 30
+LINES_MAX: Final = 150
+LINE_CHARACTERS: Final = 300
 
 
 async def run(said: Said) -> Done:
@@ -32,6 +38,10 @@ async def run(said: Said) -> Done:
             return Done(one.skill(said, here, name, turn))
         case [what, name] if what.lower() == "tool":
             return Done(one.tool(said, here, name, turn, is_approved=bool(await _offered(said, [name]))))
+        case [what] if what.lower() == "channel":
+            return Done(_explained(explaining.channel(said.outside.loaded, said.event.conversation, here), language))
+        case [what, name] if what.lower() == "person":
+            return await _person(said, here, name)
     return misused("why", language)
 
 
@@ -57,3 +67,19 @@ async def _offered(said: Said, tools: Sequence[str]) -> list[str]:
 
 def _named(names: list[str], language: str) -> str:
     return ", ".join(few(map(quoted, names), NAMED_MAX, language)) or say("why.has_none", language)
+
+
+async def _person(said: Said, here: Here, name: str) -> Done:
+    connection = said.event.conversation.connection
+    who = name if "/" in name else f"{connection}/{name.lstrip('@')}"
+    is_paired = await said.outside.shelf.pairing.is_paired(who)
+    try:
+        answers = explaining.person(here, who, is_paired=is_paired)
+    except NotThere:
+        return Done(say("role.no_person", said.language, who=quoted(name)), is_private=True)
+    return Done(_explained(answers, said.language))
+
+
+def _explained(answers: Sequence[Answer], language: str) -> str:
+    lines = [quoted(line, LINE_CHARACTERS) for line in explaining.told(answers)]
+    return "\n".join(f"- {line}" for line in few(lines, LINES_MAX, language))
