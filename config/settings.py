@@ -344,7 +344,7 @@ class WebSearchSettings(Section):
 
     provider: Literal["brave", "tavily", "searxng", "ddgs"] | None = None
     """Who searches. `brave` and `tavily` want a key; `searxng` is a server of your own; `ddgs` asks public search engines
-    without a key (`pip install deskmate[search]`)."""
+    without a key (the extra `search`: `.venv/bin/pip install -e '.[search]'`)."""
     api_key: Secret | None = None
     """Opens the service; what stands in front of a `searxng` may want one, too (as `Authorization: Bearer`)."""
     base_url: WebAddress | None = None
@@ -414,7 +414,8 @@ class McpServerSettings(Section):
     env: Named = {}
     """The whole environment of the command. What is written `$NAME` is kept out of the logs."""
     cwd: Folder | None = None
-    """The folder that the command begins in; without it, `/`."""
+    """The folder that the command begins in; without it, `/`, where a command by a relative path finds nothing. `.` is the folder
+    of this file."""
     url: WebAddress | None = None
     """Where a server is that speaks streamable HTTP."""
     headers: Named = {}

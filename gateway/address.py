@@ -44,6 +44,14 @@ def noted_address(data: Path) -> str | None:
     return None  # left behind by one that was killed
 
 
+def noted_since_s(data: Path) -> float | None:
+    """Since when it runs, by the clock of the folder; none if there is none."""
+    try:
+        return (data / FILE).stat().st_mtime if noted_address(data) else None
+    except OSError:
+        return None
+
+
 @contextmanager
 def _written(data: Path, address: str) -> Iterator[None]:
     data.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -48,6 +48,11 @@ def load_for_operator(path: Path | None = None, variables: Mapping[str, str] | N
     return load(path, variables=variables, vital=("data", "redis"))
 
 
+def installing(extra: str) -> str:
+    """How to install what is not there for everybody, in the folder of a clone: deskmate comes from no registry."""
+    return f".venv/bin/pip install -e '.[{extra}]'"
+
+
 def tool_names() -> list[str]:
     """The tools that exist, one for each module of `workers.tools`."""
     return _modules("tools")
@@ -72,7 +77,7 @@ def unknown(draft: Draft) -> Iterator[Problem]:
     tools = tool_names()
     if tools and _servers(draft.filled) and find_spec("mcp") is None:
         what = "the package that speaks with MCP servers is not installed"
-        yield draft.source.problem(("mcp", "servers"), what, "wanted: pip install 'deskmate[mcp]', or no servers")
+        yield draft.source.problem(("mcp", "servers"), what, f"wanted: {installing('mcp')}, or no servers")
     for source in draft.profiles.values():
         yield from _tools(source, tools, draft.filled)
         yield from _approvals(source, tools)

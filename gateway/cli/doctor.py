@@ -22,14 +22,15 @@ from redis.exceptions import RedisError
 from config.loading import Loaded
 from config.problems import ConfigError
 from config.settings import Settings
-from gateway.address import noted_address
+from config.watching import WITHOUT_RESTART
+from gateway.address import noted_address, noted_since_s
 from gateway.checks import Finding, check_server
 from gateway.cli import Stop, config_option, given_config
 from gateway.cli.outside import opened_outside
 from gateway.connections import Opened, open_connections
 from gateway.conversation.mailbox import Mailbox
 from gateway.embedded import NoServer, find_program, redis_url
-from gateway.inventory import load_checked
+from gateway.inventory import installing, load_checked
 from gateway.listening import how_it_stands
 from gateway.machine import Machine, PortTaken, free_port, reachable
 from gateway.pins import Pins
@@ -56,7 +57,7 @@ def doctor(as_json: bool) -> None:
     except ConfigError as error:
         findings = [Finding("fail", "settings", str(problem), "correct it") for problem in error.problems]
     else:
-        findings = [Finding("ok", "settings", str(loaded.path)), *asyncio.run(examine(loaded))]
+        findings = [check_age(loaded), *asyncio.run(examine(loaded))]
     failed = [finding for finding in findings if finding.level == "fail"]
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2, ensure_ascii=False))
@@ -65,6 +66,17 @@ def doctor(as_json: bool) -> None:
             _print(finding)
     if failed:
         raise Stop(f"{len(failed)} of {len(findings)} checks failed.")
+
+
+def check_age(loaded: Loaded) -> Finding:
+    """Where the settings are from, and whether they are younger than what runs with them."""
+    begun_s = noted_since_s(loaded.settings.data)
+    with contextlib.suppress(OSError):
+        if begun_s is not None and loaded.path and loaded.path.stat().st_mtime > begun_s:
+            what = f"{loaded.path}: changed since `deskmate up` was started; what follows is of the file as it is now"
+            advice = f"all of it but {', '.join(sorted(WITHOUT_RESTART))} counts after a restart"
+            return Finding("warn", "settings", what, advice)
+    return Finding("ok", "settings", str(loaded.path))
 
 
 async def examine(loaded: Loaded) -> list[Finding]:
@@ -136,7 +148,7 @@ def check_search(settings: Settings) -> Finding:
     """Is there what the chosen provider of `web_search` needs? Nothing is asked of it: searches cost money."""
     provider = settings.tools.web_search.provider
     if provider == "ddgs" and find_spec("ddgs") is None:
-        return Finding("warn", "web_search", "the library ddgs is not installed", "pip install deskmate[search]")
+        return Finding("warn", "web_search", "the library ddgs is not installed", installing("search"))
     return Finding("ok", "web_search", f"set to {provider}; not asked" if provider else "no provider is set")
 
 
@@ -230,7 +242,7 @@ async def check_sandbox(settings: Settings) -> Finding:
     if found.cage is None:
         why = f"{'; '.join(found.reasons)}: programs of skills are not run"
         why += f", but for {', '.join(bare)}, with all rights of this user" if bare else ""
-        advice = "apt-get install bubblewrap and allow unprivileged user namespaces, or pip install deskmate[sandbox]"
+        advice = f"apt-get install bubblewrap and allow unprivileged user namespaces, or {installing('sandbox')}"
         return Finding("warn", "sandbox", why, advice)
     if online:
         advice = "remove from skills.programs.network what needs none: it reaches what this machine reaches"

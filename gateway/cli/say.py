@@ -41,21 +41,27 @@ STEPS: Final = {
 
 
 @click.command()
-@click.argument("text")
+@click.argument("words", metavar="TEXT", nargs=-1, required=True)
 @click.option("--conversation", metavar="ID", help="Go on with this conversation. [default: a new one]")
 @click.option(
     "--url", metavar="URL", help="The gateway's address. [default: of the `up` that runs, else as the settings say]"
 )
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), default=120, show_default=True)
 @pass_settings
-def say(settings: Settings, text: str, conversation: str | None, url: str | None, timeout_s: float) -> None:
+def say(
+    settings: Settings, words: tuple[str, ...], conversation: str | None, url: str | None, timeout_s: float
+) -> None:
     """Send TEXT (`-`: what stdin has) to a running gateway and print the reply as it grows.
 
     Steps and the conversation's id go to stderr. The exit code is 0 only with a reply: 1 is a notice, a refusal or no
     reply in time, 3 a gateway that can't be reached.
     """
-    if text == "-":
-        text = sys.stdin.read()
+    if len(words) > 1:
+        line = " ".join(words).replace('"', '\\"')
+        raise click.UsageError(f'TEXT is one argument, so put it in quotes: deskmate say "{line}"')
+    text = sys.stdin.read() if words[0] == "-" else words[0]
+    if not text.strip():
+        raise click.UsageError("TEXT is empty: there is nothing to say.")
     conversation = secrets.token_hex(8) if conversation is None else conversation
     if not CONVERSATION.fullmatch(conversation):
         raise click.BadParameter("1 to 64 letters, digits, - and _ are allowed", param_hint="--conversation")

@@ -50,6 +50,7 @@ def add_chat(  # noqa: PLR0917 - called in one place, with the parts of a gatewa
     chat = Chat(settings, adapter, intake, store, feed)
     app.add_routes(
         [
+            web.get("/", chat.guarded(chat.front, open_to_all=True)),
             web.get("/chat", chat.guarded(chat.page)),
             web.get("/chat/static/{name}", chat.guarded(chat.asset, open_to_all=True)),
             web.get("/chat/login", chat.guarded(chat.login_page, open_to_all=True)),
@@ -101,6 +102,10 @@ class Chat:
         return handle
 
     # ---- pages ----
+
+    async def front(self, _: web.Request) -> web.Response:
+        """Whoever types the address alone wants to see something."""
+        return _see_other("/chat")
 
     async def page(self, request: web.Request) -> web.Response:
         return self._html(request, "chat.html")

@@ -144,9 +144,16 @@ class Visit:
                 method, self._url + path, headers=cookies if self.cookies else None, **options
             )
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise NotReachable(str(error) or type(error).__name__) from error
+            raise NotReachable(_why(error)) from error
         self.cookies |= {name: cookie.value for name, cookie in answer.cookies.items()}
         return answer
+
+
+def _why(error: Exception) -> str:
+    """In few words: the library's own name its settings as well."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error.strerror or str(error.os_error)
+    return str(error) or type(error).__name__
 
 
 async def _check(answer: aiohttp.ClientResponse) -> None:

@@ -225,7 +225,9 @@ def test_servers_without_the_package_that_speaks_with_them(tmp_path: Path, monke
     monkeypatch.setattr(inventory, "find_spec", lambda name: None if name == "mcp" else find_spec(name))
     file = tmp_path / "deskmate.yaml"
     file.write_text("mcp: {servers: {chrome: {command: [node]}}}\n")
-    with pytest.raises(ConfigError, match=r"mcp.servers: .* not installed; wanted: pip install 'deskmate\[mcp\]'"):
+    with pytest.raises(
+        ConfigError, match=r"mcp.servers: .* not installed; wanted: \.venv/bin/pip install -e '\.\[mcp\]'"
+    ):
         load_checked(file, {})
     file.write_text("mcp: {servers: {}}\n")
     load_checked(file, {})

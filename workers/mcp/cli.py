@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -15,6 +16,7 @@ from config.loading import Loaded
 from gateway.cli import Stop, for_example, no_redis, pass_readable
 from gateway.cli.acts import user
 from gateway.embedded import NoServer, redis_url
+from gateway.inventory import installing
 from gateway.pins import Definition, Pins
 from gateway.store import Layout, Unreachable, open_store
 from skills.visible import one_line, visible
@@ -49,13 +51,17 @@ def list_(loaded: Loaded, server: str | None) -> None:
     if not servers:
         click.echo("No server is configured: mcp.servers of the settings.")
     wanted = allowed(loaded)
-    for seen in _do(loaded, lambda pins: look(loaded.settings, pins, servers, wanted)):
+    found = _do(loaded, lambda pins: look(loaded.settings, pins, servers, wanted))
+    for seen in found:
         click.echo(f"{seen.server}: {seen.why_not or f'{len(seen.listed.definitions)} tools'}")
         for name in seen.names(wanted) if not seen.why_not else ():
             now = seen.listed.definitions.get(name)
             about = one_line(now.description)[:ABOUT_CHARACTERS] if now else seen.listed.faults.get(name, "")
-            profiles = ", ".join(profiles_with(loaded, name)) or "no profile"
-            click.echo(f"  {seen.standing(name):<12}  {one_line(name)}  ({profiles})  {about}".rstrip())
+            profiles = ", ".join(profiles_with(loaded, name))
+            listed = f"listed in {profiles}" if profiles else "in no profile"
+            click.echo(f"  {seen.standing(name):<12}  {one_line(name)}  ({listed})  {about}".rstrip())
+    if servers and all(seen.why_not for seen in found):
+        raise Stop("None of these servers could be asked.")
 
 
 @mcp.command()
@@ -100,7 +106,7 @@ def approve(loaded: Loaded, names: tuple[str, ...], yes: bool) -> None:
         found |= {one: seen.listed.definitions[one] for one in waiting}
     for tool in found.values():
         click.echo(f"{tool.name}\n\n{visible(tool.text())}")
-        if yes or click.confirm(f"May the model be shown {tool.name} like this?", default=False):
+        if yes or _confirmed(tool.name):
             _do(loaded, partial(_approve, tool=tool))
             profiles = ", ".join(profiles_with(loaded, tool.name))
             click.echo(
@@ -118,6 +124,17 @@ def revoke(loaded: Loaded, tool: str) -> None:
     """
     was_there = _do(loaded, lambda pins: pins.revoke(tool, f"operator {user()}"))
     click.echo(f"{one_line(tool)} {'is not approved any more' if was_there else 'was not approved'}.")
+
+
+def _confirmed(name: str) -> bool:
+    try:
+        return click.confirm(f"May the model be shown {name} like this?", default=False)
+    except click.Abort:
+        if sys.stdin.isatty():  # somebody broke it off
+            raise
+        raise Stop(
+            f"\nNobody is there to answer, so {name} is not approved. `--yes` says it without a question."
+        ) from None
 
 
 async def _approve(pins: Pins, tool: Definition) -> None:
@@ -157,7 +174,7 @@ def _do(loaded: Loaded, work: Callable[[Pins], Awaitable[T]]) -> T:
     try:
         return asyncio.run(run())
     except ModuleNotFoundError as error:
-        raise Stop(f"{error.name} is not installed: pip install 'deskmate[mcp]'.") from None
+        raise Stop(f"{error.name} is not installed: {installing('mcp')}.") from None
     except NoServer as error:
         raise Stop(f"{error}.") from None
     except Unreachable as error:

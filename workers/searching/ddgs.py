@@ -1,4 +1,4 @@
-"""The library `ddgs`, which asks public search engines without a key. It is an extra: `pip install deskmate[search]`."""
+"""The library `ddgs`, which asks public search engines without a key. It is the extra `search`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 
 from config.settings import WebSearchSettings
+from gateway.inventory import installing
 from workers.searching import Hit, NotSearched, hits
 
 
@@ -30,7 +31,7 @@ def _search(query: str, count: int, timeout_s: int) -> Any:
         from ddgs.exceptions import DDGSException, RatelimitException, TimeoutException  # noqa: PLC0415
     except ImportError:
         raise NotSearched(
-            "searching with ddgs is not installed; whoever runs deskmate has to: pip install deskmate[search]"
+            f"searching with ddgs is not installed; whoever runs deskmate has to: {installing('search')}"
         ) from None
     try:
         return DDGS(timeout=timeout_s).text(query, max_results=count)

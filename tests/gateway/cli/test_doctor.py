@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 from collections.abc import Iterator
@@ -15,9 +16,11 @@ from pydantic import SecretStr
 
 from config.loading import load
 from config.settings import Connection, GatewaySettings, ModelSettings, RedisSettings, Settings, SkillsSettings
+from gateway.address import address_noted
 from gateway.checks import Finding
 from gateway.cli import run
 from gateway.cli.doctor import (
+    check_age,
     check_connection,
     check_exceptions,
     check_folder,
@@ -184,6 +187,19 @@ def test_a_search_library_that_is_missing_is_told_with_how_to_get_it(monkeypatch
     monkeypatch.setattr(sys, "path", [])
     assert check_search(Settings()) == Finding("ok", "web_search", "no provider is set")
     by_library = Settings.model_validate({"tools": {"web_search": {"provider": "ddgs"}}})
-    assert check_search(by_library).advice == "pip install deskmate[search]"
+    assert check_search(by_library).advice == ".venv/bin/pip install -e '.[search]'"
     own = Settings.model_validate({"tools": {"web_search": {"provider": "searxng", "base_url": "http://a.test"}}})
     assert check_search(own).level == "ok"
+
+
+def test_settings_that_are_younger_than_what_runs_say_so(tmp_path: Path) -> None:
+    file = tmp_path / "deskmate.yaml"
+    file.write_text("data: data\n")
+    os.utime(file, (1, 1))
+    with address_noted(tmp_path / "data", "http://127.0.0.1:8080"):
+        assert check_age(load(file)).level == "ok"
+        os.utime(file, (2**32, 2**32))
+        found = check_age(load(file))
+    assert "changed since `deskmate up` was started" in found.text
+    assert found.advice == "all of it but channels, people, profiles counts after a restart"
+    assert check_age(load(file)).level == "ok", "nothing runs"

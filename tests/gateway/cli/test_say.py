@@ -216,7 +216,25 @@ async def test_nobody_there_is_code_3(unused_port: int, tmp_path: Path) -> None:
         code, out, err = await ended(process)
     assert (code, out) == (3, "")
     assert f"The gateway at http://127.0.0.1:{unused_port} can't be reached" in err
+    assert "ssl" not in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("/approve", "ZZZ"), 'put it in quotes: deskmate say "/approve ZZZ"'),
+        (("",), "TEXT is empty: there is nothing to say."),
+        ((" \n",), "TEXT is empty: there is nothing to say."),
+    ],
+)
+async def test_what_is_no_message_is_said_before_anybody_is_asked(
+    tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    async with saying(tmp_path, *words) as process:
+        code, out, err = await ended(process)
+    assert (code, out) == (2, "")
+    assert told in err
 
 
 async def test_no_reply_in_time_is_code_1(world: World, tmp_path: Path) -> None:

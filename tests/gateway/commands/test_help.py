@@ -24,13 +24,14 @@ def event(**fields: Any) -> Event:
 def test_every_command_has_a_line_and_a_usage_that_names_it(language: str) -> None:
     for name in names():
         assert say(f"command.{name}.summary", language)
+        assert not say(f"command.{name}.summary", language)[0].isupper(), "they go on from the command's name"
         assert f"`/{name}" in say(f"command.{name}.usage", language)
 
 
 async def test_help_has_one_line_for_each_and_names_other_words_for_it(world: World) -> None:
     told = await world.told("/help", MAX)
     assert re.findall(r"^- `/(\w+)`", told, re.MULTILINE) == names()
-    assert "`/new`, `/clear` Begin" in told
+    assert "`/new`, `/clear` begins" in told
 
 
 @pytest.mark.parametrize("name", names())

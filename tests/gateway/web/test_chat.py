@@ -585,3 +585,8 @@ async def test_stop_takes_no_files_along(world: World, http: aiohttp.ClientSessi
     said = {"conversation": "c1", "id": "m1", "files": [GOOD]}
     async with http.post(f"{world.url}/chat/api/stop", json=said) as answer:
         assert answer.status == 202
+
+
+async def test_the_address_alone_leads_to_the_page(world: World, http: aiohttp.ClientSession) -> None:
+    async with http.get(f"{world.url}/", allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/chat")

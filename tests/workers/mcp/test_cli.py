@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,9 @@ def test_tools_are_listed_with_how_they_stand(command: Command, tmp_path: Path) 
     assert command("mcp", "list").splitlines() == [
         "dead: ended; the last that it printed: no-such-program: No such file or directory",
         "twin: 1 tools",
-        "  not usable    twin__a/b  (no profile)  a tool's name, with the server's before it, has 1 to 64 of A-Z, a-z, 0-9, _ and -; this has 9",
-        "  not approved  twin__echo  (default)  Says it again.",
-        "  gone          twin__missing  (default)",
+        "  not usable    twin__a/b  (in no profile)  a tool's name, with the server's before it, has 1 to 64 of A-Z, a-z, 0-9, _ and -; this has 9",
+        "  not approved  twin__echo  (listed in default)  Says it again.",
+        "  gone          twin__missing  (listed in default)",
     ]
     command("mcp", "approve", "twin__echo", "--yes")
     assert "approved      twin__echo" in command("mcp", "list", "twin")
@@ -131,7 +132,7 @@ def test_without_the_sdk_the_remedy_is_told(command: Command, monkeypatch: pytes
         raise ModuleNotFoundError("no", name="mcp")
 
     monkeypatch.setattr("workers.mcp.cli.look", missing)
-    assert command("mcp", "list") == "1Error: mcp is not installed: pip install 'deskmate[mcp]'.\n"
+    assert command("mcp", "list") == "1Error: mcp is not installed: .venv/bin/pip install -e '.[mcp]'.\n"
 
 
 def test_without_servers_there_is_nothing_to_list(
@@ -141,3 +142,20 @@ def test_without_servers_there_is_nothing_to_list(
     (tmp_path / "deskmate.yaml").write_text("mcp: {}\n")
     assert run(["--config", str(tmp_path / "deskmate.yaml"), "mcp", "list"]) == 0
     assert capsys.readouterr().out == "No server is configured: mcp.servers of the settings.\n"
+
+
+def test_a_list_of_servers_none_of_which_answers_is_a_failure(command: Command) -> None:
+    assert command("mcp", "list", "dead").startswith("1dead: ended")
+    listed = command("mcp", "list")
+    assert "not approved  twin__echo  (listed in default)" in listed
+    assert not listed.startswith("1"), "one did"
+
+
+def test_where_nobody_can_answer_nothing_is_approved_and_it_says_so(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    told = command("mcp", "approve", "twin__echo")
+    assert told.startswith("1")
+    assert "so twin__echo is not approved. `--yes` says it without a question." in told
+    assert "not approved" in command("mcp", "show", "twin__echo")

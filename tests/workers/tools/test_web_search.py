@@ -230,7 +230,7 @@ async def test_the_library_is_asked_and_its_results_are_ours(monkeypatch: pytest
         ('raise RatelimitException("202")', "too many searches"),
         ('raise TimeoutException("x")', "within 3 s"),
         ('raise DDGSException("https://engine/?q=when open")', "did not answer as they should; try again later$"),
-        ("", r"pip install deskmate\[search\]"),
+        ("", r"pip install -e '\.\[search\]'"),
     ],
 )
 async def test_what_the_library_says_is_a_clear_error(
