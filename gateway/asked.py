@@ -7,8 +7,8 @@ the turn that asked waits without a worker until it is there.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from gateway.conversation.key import ConversationKey, of_parts
@@ -48,6 +48,8 @@ class Asked:
     """Of its card, in the outbox: they say which messages it became."""
     after: int = 0
     """Number in the inbox of the last message that was there before: that one can't be an answer to it."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Hashes, by their paths, of the channel's files that the word is about as well."""
     branch: str = ""
     """Of the turn, where it is one of its branches that waits."""
     word: Word | None = None
@@ -132,6 +134,7 @@ def _read(record: Record, word: dict[str, Any]) -> Asked:
         call=data.get("call", ""),
         requester=data.get("requester", ""),
         bound=data.get("bound", ""),
+        files=data.get("files", {}),
         choices=tuple(data.get("choices", ())),
         until_ms=data["until_ms"],
         question=data.get("question", ""),

@@ -171,6 +171,11 @@ class Workspace:
         """All files by path; with their contents if `whole`."""
         return tuple(sorted(await self._look("", whole=whole), key=lambda file: file.path))
 
+    async def held(self, path: str = "") -> Held:
+        """All files as they are now, or the one at `path`."""
+        files = await self._look(ids.key(path) if path else "", whole=True)
+        return Held(self._store, self._channel_id, self._rules, self._keep_ms / 1_000, files=files)
+
     async def change(self, change_id: str, *changes: Change) -> tuple[str, ...]:
         """Make all changes, or none where a limit would be passed. Each file at most once. Raises `Full`.
 
@@ -216,6 +221,24 @@ class Workspace:
                 raise Full(f"{path.decode()!r} would lie in a folder whose name is a file's.")
             case b"OVER", [path]:
                 raise Full(f"{path.decode()!r} is the name of a folder with files in it.")
+
+
+class Held(Workspace):
+    """The same files, read once: what was looked at is what is used. Changes go to those that are there by then."""
+
+    def __init__(
+        self, store: Store, channel_id: str, rules: WorkspaceSettings, keep_s: float, *, files: Sequence[File]
+    ) -> None:
+        super().__init__(store, channel_id, rules, keep_s)
+        self._files = files
+
+    def hashes(self) -> dict[str, str]:
+        """Of each file, by its path."""
+        return {file.path: hashlib.sha256(file.content).hexdigest() for file in self._files}
+
+    async def _look(self, key: str, *, whole: bool = False) -> tuple[File, ...]:
+        del whole
+        return tuple(file for file in self._files if key in {"", ids.key(file.path)})
 
 
 def _file(about: bytes, size_bytes: int, content: bytes) -> File:

@@ -23,6 +23,7 @@ from workers.cards import Cards
 from workers.context import in_context
 from workers.judging import Judge, Refusal, Runs, Waits
 from workers.live import Ending, Telling
+from workers.looked_at import look, look_again
 from workers.moves import Pending
 from workers.persons import Persons, said_again
 from workers.programs import ProgramTool
@@ -84,7 +85,7 @@ class Calls:
 
     async def _together(self, calls: Sequence[Pending]) -> None:
         here = await self.rights.now()
-        judged = [self._judge.judge(call, here, self.turn.stored.history) for call in calls]
+        judged = [await self._judged(call, here) for call in calls]
         starts = [
             Record(
                 "tool_start",
@@ -104,10 +105,16 @@ class Calls:
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None  # the first says why the others were cancelled
 
+    async def _judged(self, call: Pending, here: Here) -> Runs | Waits | Refusal:
+        judged = self._judge.judge(call, here, self.turn.stored.history)
+        return await look_again(judged, self._workspace(here)) if isinstance(judged, Runs) else judged
+
     async def _one(self, judged: Runs | Waits | Refusal, here: Here) -> None:
         call = judged.call
         if isinstance(judged, Waits):
-            await self._persons.approve(judged)
+            if not self._persons.has_asked("approval", call.id):
+                looked = await look(self.offered[call.name], judged, self._workspace(here))
+                await self._persons.approve(looked)
             return
         shown = self._shown_name(call, here)
         line = self.live.step("skill" if call.name == LOAD else "tool", shown)
@@ -169,6 +176,8 @@ class Calls:
     async def _refuse(self, refusal: Refusal, here: Here) -> ToolResult:
         if refusal.rule:
             await self.rights.refused(self.turn.actor, here, refusal.named, refusal.rule)
+        if refusal.names:
+            return ToolResult(refusal.names, note=refusal.why)
         return ToolResult(refusal.why, untrusted=False)
 
     async def _run(self, judged: Runs, here: Here) -> tuple[ToolResult, bool]:
@@ -188,7 +197,7 @@ class Calls:
             history=tuple(in_context(self.turn.stored.history)),
             at_hand=self.rights.at_hand,
             notes=self.rights.notes,
-            workspace=self._workspace(here),
+            workspace=judged.workspace or self._workspace(here),
             word=self._persons.said(call.id),
             file_max_bytes=self.cards.adapter.capabilities.file_max_bytes,
         )

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
 
 from gateway.access import Approval, Here, SkillUse, ToolUse, Verdict, may
-from gateway.asked import asked_in
+from gateway.asked import Asked, asked_in
 from gateway.conversation.records import Record
 from gateway.events import Actor
 from gateway.skill_tools import ABOUT_SKILLS, SAVE
+from gateway.workspace import Workspace
 from skills import ids
 from skills.arguments import fit
 from skills.programs import tool_name
@@ -36,6 +37,10 @@ class Runs:
     """As they fit the tool's schema."""
     changes: tuple[str, ...]
     """What was converted or filled in, for the log."""
+    yes: Asked | None = None
+    """A person's, without which it would not run."""
+    workspace: Workspace | None = None
+    """The files that the yes is about, as they were looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,8 @@ class Refusal:
     """The kind of rule, as `gateway.access` has it, for people who ask in their language."""
     by_person: bool = False
     """Somebody said no to it: nothing went wrong."""
+    names: str = ""
+    """What follows in words that are not ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,8 @@ class Waits:
     """Hash of what the yes is about."""
     shown: str
     """What people call the tool."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """See `gateway.asked.Asked`."""
 
 
 Why = Literal["listed", "hitl", "tainted"]
@@ -145,7 +154,7 @@ class Judge:
             return Refusal(call, "Whoever said yes may not do so any more. It did not run.", verdict.rule, call.name)
         if word.bound != bound:
             return Refusal(call, "What was said yes to is not what would run now. It did not run.")
-        return runs
+        return replace(runs, yes=word)
 
     def unknown(self, names: Iterable[str]) -> list[str]:
         """Of the names of tools in a skill, those that say nothing here."""

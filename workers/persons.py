@@ -36,10 +36,8 @@ class Persons:
     cards: Cards
 
     async def approve(self, waits: Waits) -> None:
-        """Ask whether this call may run, unless that was asked. Raises `Lost`, `Unreachable`, `Parked`."""
+        """Ask whether this call may run. Raises `Lost`, `Unreachable`, `Parked`."""
         call, language = waits.call, self.turn.language
-        if self._has_asked("approval", call.id):
-            return
         code = self._code("approval", call.id)
         shown = visible(json.dumps(waits.arguments, ensure_ascii=False, indent=1))
         text = "\n".join(
@@ -56,11 +54,12 @@ class Persons:
             Button(say("asked.refuse", language), f"deny {code}", "danger"),
         )
         data = {"step": call.step, "call": call.id, "tool": call.name, "bound": waits.bound}
+        data |= {"files": dict(waits.files)} if waits.files else {}
         await self._ask("approval", code, Outbound(text, is_notice=True, buttons=buttons), data)
 
     async def question(self, call: Pending, needs: NeedsPerson) -> None:
         """Put the model's question to people, unless that was done. Raises `Lost`, `Unreachable`, `Parked`."""
-        if self._has_asked("question", call.id):
+        if self.has_asked("question", call.id):
             return
         code, language = self._code("question", call.id), self.turn.language
         lines = [f"{number}. {choice}" for number, choice in enumerate(needs.choices, 1)]
@@ -109,7 +108,8 @@ class Persons:
         """Of this branch, as the whole turn has them: a word may have come since the branch was read."""
         return [one for one in asked_in(self.turn.whole.all_records) if one.branch == self.turn.branch]
 
-    def _has_asked(self, kind: Kind, call_id: str) -> bool:
+    def has_asked(self, kind: Kind, call_id: str) -> bool:
+        """Whether a call has asked for that already: nobody is asked twice."""
         return any(one.kind == kind and one.call == call_id for one in self._all)
 
     def _code(self, kind: Kind, call_id: str) -> str:

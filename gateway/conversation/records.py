@@ -42,7 +42,7 @@ class Record:
     `result`       id, from, text: the whole of a result that was too long for one page; `read_result` reads on in it
     `dropped`      step, why: an answer under way was dropped (interrupt, empty, too_long): nothing of it is sent
     `asked`        turn, step, code, kind (approval, question, plan), call (the tool_use that waits), tool, requester, bound (hash of
-                   all that the word is about), text, question, choices, until_ms, rows (of its card), after (the number of
+                   all that the word is about), files (of the channel that it is about too: hashes by path), text, question, choices, until_ms, rows (of its card), after (the number of
                    the last message that waited then): a person has to say a word before it goes on
     `decided`      turn, code, word (yes, no, answer, expired), by (id), name, text, messages (that are the answer: the first
                    dedupe key of each): that word

@@ -226,3 +226,16 @@ async def test_it_is_forgotten_after_its_last_use(store: Store) -> None:
             await store.redis.pexpire(name, 5_000)
         await use
         assert [30_000 < await store.redis.pttl(name) <= 60_000 for name in names] == [True] * 3
+
+
+async def test_what_is_held_stays_as_it_was_read_and_changes_go_to_what_is_there(store: Store) -> None:
+    here = workspace(store)
+    await here.change("1", put("a", b"then"), put("b", b"b"))
+    every, one = await here.held(), await here.held("A")
+    await here.change("2", put("a", b"now"), Change("b", "take"))
+    assert await contents(every) == {"a": b"then", "b": b"b"}
+    assert await contents(one) == {"a": b"then"}
+    assert every.hashes()["a"] == one.hashes()["a"] != (await here.held("a")).hashes()["a"]
+    assert [found.content if (found := await one.find(path)) else None for path in ("a", "b")] == [b"then", None]
+    assert await every.change("3", Change("a", "put", b"new", hash_of(b"then"))) == ("a",)
+    assert await contents(here) == {"a": b"now"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -135,6 +135,15 @@ class Tool(Protocol):
 
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
         """Arguments have passed the schema. Raises `ToolError`, `NeedsPerson`."""
+        ...
+
+
+@runtime_checkable
+class OverFiles(Protocol):
+    """A tool whose calls do what files of the channel say: a yes to one is a yes to them as they are then."""
+
+    def used(self, arguments: Mapping[str, Any]) -> str | None:
+        """The path of the file that a call uses; empty: it uses all. None: none."""
         ...
 
 

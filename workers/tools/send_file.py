@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -41,6 +42,10 @@ class Tool:
 
     def __init__(self, outside: Outside) -> None:
         """It needs nothing of the world: what it makes goes out as a reply does."""
+
+    def used(self, arguments: Mapping[str, Any]) -> str | None:
+        path = arguments.get("path", "").removeprefix("./")
+        return None if path_fault(path) else path
 
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
         most = min(call.file_max_bytes, FILE_MAX_BYTES)
