@@ -76,6 +76,7 @@ COMMANDS: Final[Mapping[str, Role]] = {
     ),
     **dict.fromkeys(
         (
+            "conversation show",
             "hitl off",
             "hitl on",
             "queue clear all",
@@ -101,9 +102,12 @@ COMMANDS: Final[Mapping[str, Role]] = {
         "admin",
     ),
     **dict.fromkeys(("skill approve", "skill reject", "skill trust"), "approver"),
-    **dict.fromkeys(("skill off everywhere", "skill on everywhere"), "owner"),
+    **dict.fromkeys(
+        ("skill notes list everywhere", "skill notes show everywhere", "skill off everywhere", "skill on everywhere"),
+        "owner",
+    ),
 }
-"""Who may give a command. One that is not here nobody may."""
+"""Who may give a command. One that is not here nobody may. `conversation show` is one of the admin pages alone."""
 
 NEEDS_ROLE: Final[Mapping[str, Role]] = {
     name: role for name, role in COMMANDS.items() if role not in {"guest", "member"}

@@ -116,7 +116,7 @@ def house_of(parts: Parts) -> House:
     """What the admin pages work with."""
     cache = Cache(parts.settings.data / "skills")
     shelf = Shelf(parts.store, cache, rule=rule_of, present=None)  # the variables of workers are not ours
-    return House(parts.store, parts.mailbox, shelf, Notes(parts.store), parts.watched.latest)
+    return House(parts.store, parts.mailbox, shelf, Notes(parts.store), parts.watched.latest, parts.intake.receive)
 
 
 class Gateway:

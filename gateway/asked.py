@@ -7,6 +7,7 @@ the turn that asked waits without a worker until it is there.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -120,6 +121,28 @@ async def conversation_of(store: Store, key: ConversationKey, code: str) -> Conv
     with reading():
         found = await store.redis.get(_name(store, key, code))
     return of_parts(json.loads(found)) if found else None
+
+
+ANNOUNCED_LOOK_S: Final = 1.0
+
+
+async def announced(store: Store, most: int) -> tuple[list[tuple[ConversationKey, str]], bool]:
+    """Where something is asked, and its code, as far as can be told in a second; and whether these are all. Looks at keys
+    only: for operators, not for turns. Raises `Unreachable`.
+    """
+    until_s = time.monotonic() + ANNOUNCED_LOOK_S
+    found: list[tuple[ConversationKey, str]] = []
+    cursor = 0
+    with reading():
+        while True:
+            redis: Any = store.redis
+            cursor, names = await redis.scan(cursor, match=f"{store.layout.asked_root}:*", count=1_000)
+            stored = await redis.mget(names) if names else []
+            for name, parts in zip(names, stored, strict=True):
+                if parts:
+                    found.append((of_parts(json.loads(parts)), name.decode().rpartition(":")[2]))
+            if not cursor or len(found) >= most or time.monotonic() > until_s:
+                return found[:most], not cursor and len(found) <= most
 
 
 def _name(store: Store, key: ConversationKey, code: str) -> str:

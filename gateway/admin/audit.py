@@ -50,7 +50,7 @@ async def list_(visit: Visit, given: AuditWanted) -> AuditLog:
     if given.channel:
         await visit.look(given.channel)
         rooms = frozenset({given.channel})
-    elif visit.caller.actor is None:
+    elif visit.sees_all:
         rooms = None
     else:
         rooms = frozenset(f"{one.connection}/{one.channel}" for one in (await visit.rooms()).keys)

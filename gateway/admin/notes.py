@@ -91,14 +91,15 @@ async def waiting(visit: Visit, given: Nothing) -> AllWaiting:
     found = await visit.rooms()
     rooms = [f"{one.connection}/{one.channel}" for one in found.keys]
     lists = await asyncio.gather(*(visit.house.notes.list(one.channel_id, "waiting", most=20) for one in found.keys))
+    heres = await asyncio.gather(*(visit.now(one) for one in found.keys))
     return AllWaiting(
         channels=[
             WaitingIn(
                 channel=room,
                 notes=[_row(one, with_text=True) for one in notes],
-                may_approve=visit.may("skill approve", key),
+                may_approve=visit.may_here("skill approve", here),
             )
-            for room, key, notes in zip(rooms, found.keys, lists, strict=True)
+            for room, here, notes in zip(rooms, heres, lists, strict=True)
             if notes
         ],
         is_whole=found.is_whole,

@@ -72,9 +72,14 @@ class Seeing:
 
 
 SIGNED_IN: Final = Seeing("whoever is signed in")
-LOOK: Final = Seeing("who may switch or trust skills in that channel; for the whole organisation, the operator")
+LOOK: Final = Seeing(
+    "who may switch or trust skills in that channel; for the whole organisation, owners and the operator"
+)
 SOMEWHERE: Final = Seeing("who may switch or trust skills in a channel; of each such channel")
-OPERATOR: Final = Seeing("the operator")
+EVERYTHING: Final = Seeing("owners and the operator")
+
+
+WORD: Final = Seeing("who may say the word in the chat: approvers, and who it is asked for where the profile lets them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class Act:
 
     @property
     def told(self) -> str:
-        return f"who may say `/{self.command}` in that channel, with the same rules; everywhere, the operator"
+        return f"who may say `/{self.command}` in that channel, with the same rules; everywhere, who may say it so, and the operator"
 
     def of(self, given: Input) -> tuple[str, str]:
         """The command, and what it is about."""
@@ -135,8 +140,8 @@ class Operation(Generic[I, R]):
                 await visit.look(_channel(given))
             case Seeing() if self.who is SOMEWHERE:
                 await visit.look_somewhere()
-            case Seeing() if self.who is OPERATOR:
-                visit.be_operator()
+            case Seeing() if self.who is EVERYTHING:
+                visit.look_everywhere()
 
 
 def operation(
@@ -173,7 +178,17 @@ _MISSING: Final = re.compile(r"^(no_|unknown|gone$)")
 
 def status_of(refusal: Refusal) -> int:
     """The HTTP status that says best what kind of refusal it is."""
-    if refusal.kind in {"role", "look", "operator", "hidden", "hidden_file", "note_waits", "note_everywhere"}:
+    if refusal.kind in {
+        "role",
+        "guest",
+        "look",
+        "operator",
+        "hidden",
+        "hidden_file",
+        "note_waits",
+        "note_everywhere",
+        "no_person",
+    }:
         return 403
     if refusal.kind == "unreadable":
         return 503

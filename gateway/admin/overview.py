@@ -51,7 +51,7 @@ class Dead(Result):
 
 class Overview(Result):
     is_whole: bool
-    """Whether it is of all channels, as the operator sees it. Else of those that you look after."""
+    """Whether it is of all channels, as owners and the operator see it. Else of those that you look after."""
     workers: list[str]
     ready: int
     """Conversations that are free to be taken."""
@@ -62,16 +62,22 @@ class Overview(Result):
     dead: list[Dead]
     """The latest first."""
     counts: dict[str, int]
-    """What happened how often since the installation; for the operator."""
+    """What happened how often since the installation; for owners and the operator."""
 
 
 @operation(SOMEWHERE)
 async def show(visit: Visit, given: OverviewWanted) -> Overview:
     """What runs, what waits, what was given up."""
     seen = await overview(visit.house.mailbox, letters=given.letters)
-    is_whole = visit.caller.actor is None
+    is_whole = visit.sees_all
     places = await _places(visit, seen.dead)
-    working = [_working(one) for one in seen.conversations if is_whole or _is_mine(visit, one)]
+    rooms = [_room(one.connection, one.channel) for one in seen.conversations]
+    mine = {one.channel_id for one in await visit.mine(one for one in (*rooms, *places) if one)}
+    working = [
+        _working(one)
+        for one, room in zip(seen.conversations, rooms, strict=True)
+        if is_whole or (room and room.channel_id in mine)
+    ]
     dead = [
         Dead(
             conversation=one.conversation,
@@ -81,7 +87,7 @@ async def show(visit: Visit, given: OverviewWanted) -> Overview:
             at_ms=one.at_ms,
         )
         for one, place in zip(seen.dead, places, strict=True)
-        if is_whole or (place and visit.looks_after(place))
+        if is_whole or (place and place.channel_id in mine)
     ]
     waiting = [one.seconds for one in working if one.state == "ready"]
     return Overview(
@@ -109,11 +115,9 @@ def _working(one: Seen) -> Working:
     )
 
 
-def _is_mine(visit: Visit, one: Seen) -> bool:
-    try:
-        return visit.looks_after(ConversationKey(one.connection, one.channel))
-    except ValueError:  # somebody's own conversation, or one that is forgotten
-        return False
+def _room(connection: str, channel: str) -> ConversationKey | None:
+    """None: somebody's own conversation, or one that is forgotten."""
+    return ConversationKey(connection, channel) if channel and connection != "?" else None
 
 
 async def _places(visit: Visit, letters: tuple[Letter, ...]) -> list[ConversationKey | None]:
@@ -127,4 +131,4 @@ async def _places(visit: Visit, letters: tuple[Letter, ...]) -> list[Conversatio
 
 def _place(parts: bytes | None) -> ConversationKey | None:
     connection, channel, *_ = json.loads(parts) if parts else ("", "")
-    return ConversationKey(connection, channel) if channel else None
+    return _room(connection, channel or "")

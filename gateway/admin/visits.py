@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 from config.checks import nearest
 from config.loading import Loaded
+from config.profiles import Profile
+from config.rules import org_rule_of
 from config.settings import Language
 from gateway import access
-from gateway.access import CommandUse, Here
+from gateway.access import Approval, CommandUse, Here, Operator
 from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.rooms import Rooms, rooms
-from gateway.events import Actor
+from gateway.events import Actor, Event
+from gateway.intake import Received
 from gateway.platforms import webchat
-from gateway.shelf.acts import OPERATOR, Acts, By
+from gateway.shelf.acts import EVERYWHERE, OPERATOR, Acts, By
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.notes import Notes
 from gateway.shelf.outcomes import Refusal
 from gateway.shelf.pairing import place
 from gateway.shelf.shelf import Shelf
-from gateway.store import Store
+from gateway.store import Refused, Store
+from skills.library import Library
 
 ROOMS_MAX: Final = 2_000
+LOOKED_AT_MAX: Final = 500
+"""Rooms whose decisions are looked at for somebody whom no file names there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,8 @@ class House:
     notes: Notes
     loaded: Callable[[], Loaded]
     """Settings and profiles as they are now."""
+    receive: Callable[[Sequence[Event]], Awaitable[Sequence[Received]]]
+    """What somebody says, as if it came from the chat (`Intake.receive`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,10 @@ class Caller:
     def actor(self) -> Actor | None:
         connection, _, id_ = self.person.partition("/")
         return Actor(id_, connection=connection) if self.person else None
+
+    @property
+    def who(self) -> Actor | Operator:
+        return self.actor or Operator(self.operator)
 
     @property
     def name(self) -> str:
@@ -73,6 +86,8 @@ class Visit:
     loaded: Loaded = field(repr=False)
     language: Language = "en"
     """Of what is told."""
+    _rooms: list[Rooms] = field(default_factory=list, repr=False, compare=False)
+    """What was found out once."""
 
     def key(self, channel: str) -> ConversationKey:
         """The room that is named `connection/channel`. Raises `Refusal`."""
@@ -100,54 +115,101 @@ class Visit:
             raise Refusal("unreadable") from None
 
     def acts(self, channel: str) -> Acts:
-        """What this person may do there."""
-        by = By(self.id, self.at_ms, self.caller.actor, operator=self.caller.operator, here=self.here(channel))
+        """What this person may do there. What holds for the whole organisation takes the right that is called so."""
+        actor, here = self.caller.actor, self.here(channel)
+        by = By(
+            self.id,
+            self.at_ms,
+            actor,
+            operator=self.caller.operator,
+            connection=actor.connection if actor else "",
+            here=here,
+            said_in=None if channel else here,
+        )
         return Acts(self.house.shelf, self.loaded.settings.skills, by)
 
     def notes(self, channel: str) -> NoteActs:
         return NoteActs(self.acts(channel), self.house.notes)
 
-    async def look(self, channel: str) -> None:
-        """Raises `Refusal` unless this person looks after that channel."""
-        acts = self.acts(channel)
-        here = await acts.by.here()
-        if not acts.looks_after(here):
-            self._refuse(here)
+    # ---- what this person may see ----
 
-    def _refuse(self, here: Here) -> None:
-        verdict = access.may(self.caller.actor, here, CommandUse("skill off"))
-        raise Refusal("look", rule=verdict.rule, who=self.caller.name)
+    async def look(self, channel: str) -> None:
+        """Raises `Refusal` unless this person looks after that channel, or (empty) after all of them."""
+        here = await self.here(channel)()
+        if not self._looks_after(here):
+            rule = access.may(self.caller.who, here, CommandUse("skill off")).rule
+            raise Refusal("look", rule=rule, who=self.caller.name)
 
     async def look_somewhere(self) -> None:
         """Raises `Refusal` unless there is a channel that this person looks after."""
-        if self.caller.actor is not None and not (await self.rooms()).keys:
+        if not self.sees_all and not (await self.rooms()).keys:
             raise Refusal("look", rule="roles of all profiles", who=self.caller.name)
 
-    def be_operator(self) -> None:
-        """Raises `Refusal` for all others."""
-        if self.caller.actor is not None:
-            raise Refusal("operator", rule="who came by a link for the operator", who=self.caller.name)
+    def look_everywhere(self) -> None:
+        """Raises `Refusal` for all but owners and the operator."""
+        if not self.sees_all:
+            raise Refusal("operator", rule=self._org.org_rule("people.owners", ""), who=self.caller.name)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether this person looks after all channels: an owner, or the operator."""
+        return access.may(self.caller.who, self._org, CommandUse(f"skill off {EVERYWHERE}")).allowed
+
+    @property
+    def _org(self) -> Here:
+        """The whole organisation as the files describe it."""
+        loaded = self.loaded
+        return Here(
+            room="",
+            channel_id="",
+            profile=Profile(),
+            rule=lambda name, _: name,
+            library=Library({}),
+            owners=tuple(loaded.settings.people.owners),
+            org_rule=partial(org_rule_of, loaded),
+        )
 
     def may_here(self, command: str, here: Here) -> bool:
         """Whether this person may give that command there. For what is shown: each act asks again."""
+        asked = command if here.room else f"{command} {EVERYWHERE}"
+        return access.may(self.caller.who, here, CommandUse(asked)).allowed
+
+    async def may_say_yes(self, key: ConversationKey, requester: str) -> bool:
+        """Whether this person may say yes there to what is asked for on behalf of `requester`."""
         actor = self.caller.actor
-        return actor is None or access.may(actor, here, CommandUse(command)).allowed
+        is_there = actor is not None and actor.connection == key.connection
+        return is_there and access.may(actor, await self.now(key), Approval(requester)).allowed
 
-    def may(self, command: str, key: ConversationKey) -> bool:
-        """The same by what files say of the room: Redis is not asked."""
-        return self.may_here(command, place(self.loaded, key))
+    def _looks_after(self, here: Here) -> bool:
+        return any(access.may(self.caller.who, here, CommandUse(one)).allowed for one in ("skill off", "skill trust"))
 
-    def looks_after(self, key: ConversationKey) -> bool:
-        """Whether this person switches or trusts skills in that room."""
-        return self.may("skill off", key) or self.may("skill trust", key)
+    async def mine(self, keys: Iterable[ConversationKey]) -> list[ConversationKey]:
+        """Those of these rooms that this person looks after, by what files say or by what was granted in the chat."""
+        keys = list(keys)
+        if self.sees_all:
+            return keys
+        by_files = {one.channel_id for one in keys if self._looks_after(place(self.loaded, one))}
+        rest = [one for one in keys if one.channel_id not in by_files][:LOOKED_AT_MAX]
+        heres = await asyncio.gather(*(self.now(one) for one in rest))
+        granted = {one.channel_id for one in heres if self._looks_after(one)}
+        return [one for one in keys if one.channel_id in by_files | granted]
+
+    async def now(self, key: ConversationKey) -> Here:
+        """A room with its decisions and without its skills: enough to tell who may what. Raises `Unreachable`."""
+        try:
+            seen = await self.house.shelf.look(key.channel_id)
+        except (ValueError, Refused):  # what nobody can read grants nothing
+            return place(self.loaded, key)
+        return replace(place(self.loaded, key), own=seen.own)
 
     async def rooms(self) -> Rooms:
         """Those that somebody has written in or the settings name, and that this person looks after. Raises `Unreachable`."""
-        known = await rooms(self.house.store, ROOMS_MAX)
-        named = self._named()
-        keys = {one.channel_id: one for one in (*named, *known.keys) if self.looks_after(one)}
-        ordered = sorted(keys.values(), key=lambda one: (one.connection, one.channel))
-        return Rooms(tuple(ordered), known.is_whole)
+        if not self._rooms:
+            known = await rooms(self.house.store, ROOMS_MAX)
+            keys = {one.channel_id: one for one in (*self._named(), *known.keys)}
+            ordered = sorted(keys.values(), key=lambda one: (one.connection, one.channel))
+            self._rooms.append(Rooms(tuple(await self.mine(ordered)), known.is_whole))
+        return self._rooms[0]
 
     def _named(self) -> Sequence[ConversationKey]:
         """What rules of the settings name whole."""

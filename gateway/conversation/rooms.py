@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.conversation.key import ConversationKey
+from gateway.conversation.key import ConversationKey, of_parts
 from gateway.store import Store, reading
 
 LOOK_FOR_S: Final = 1.0
@@ -45,27 +46,47 @@ class Rooms:
 
 async def rooms(store: Store, most: int, *, look_for_s: float = LOOK_FOR_S) -> Rooms:
     """Those that have a conversation, as far as can be told in that time. Raises `Unreachable`."""
-    until_s = time.monotonic() + look_for_s
     found: dict[str, ConversationKey] = {}
+    is_whole = False
+    async for keys, is_whole in _all(store, look_for_s):  # noqa: B007  # the last one counts
+        named = [ConversationKey(one.connection, one.channel) for one in keys if one.channel]
+        found |= {one.channel_id: one for one in named}
+        if len(found) >= most:
+            break
+    return Rooms(tuple(found.values())[:most], is_whole and len(found) <= most)
+
+
+async def conversations(
+    store: Store, room: ConversationKey, most: int, *, look_for_s: float = LOOK_FOR_S
+) -> tuple[list[ConversationKey], bool]:
+    """Those of one room, as far as can be told in that time, and whether these are all. Raises `Unreachable`."""
+    found: list[ConversationKey] = []
+    is_whole = False
+    async for keys, is_whole in _all(store, look_for_s):  # noqa: B007  # the last one counts
+        found += [one for one in keys if one.channel_id == room.channel_id]
+        if len(found) >= most:
+            break
+    return found[:most], is_whole and len(found) <= most
+
+
+async def _all(store: Store, look_for_s: float) -> AsyncIterator[tuple[list[ConversationKey], bool]]:
+    """Conversations, some at a time, and whether these were the last ones."""
+    until_s = time.monotonic() + look_for_s
     cursor = 0
-    with reading():
-        while True:
+    while True:
+        with reading():
             redis: Any = store.redis
             cursor, keys = await redis.scan(cursor, match=f"{store.layout.prefix}:{{*}}:c:{_ID}", count=1_000)
             async with store.redis.pipeline(transaction=False) as pipeline:
                 for key in keys:
                     pipeline.hget(key, "parts")
-                for parts in await pipeline.execute():
-                    if key_ := _room(parts):
-                        found[key_.channel_id] = key_
-            is_whole = not cursor
-            if is_whole or len(found) >= most or time.monotonic() > until_s:
-                return Rooms(tuple(found.values())[:most], is_whole and len(found) <= most)
+                stored = await pipeline.execute()
+        yield [one for parts in stored if (one := _key(parts))], not cursor
+        if not cursor or time.monotonic() > until_s:
+            return
 
 
-def _room(parts: bytes | None) -> ConversationKey | None:
-    """The room of a conversation; None: it is one person's own, which has no name."""
+def _key(parts: bytes | None) -> ConversationKey | None:
     with suppress(ValueError, TypeError):
-        connection, channel, *_ = json.loads(parts or "")
-        return ConversationKey(connection, channel) if channel else None
+        return of_parts(json.loads(parts or ""))
     return None

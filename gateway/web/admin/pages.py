@@ -52,8 +52,8 @@ async def _channel(visit: Visit, query: Query) -> dict[str, Result | None]:
 
 
 async def _skills(visit: Visit, query: Query) -> dict[str, Result | None]:
-    """Of the whole organisation for the operator; else of a channel, or what waits in all of them."""
-    is_told = bool(query.get("channel")) or visit.caller.actor is None
+    """Of the whole organisation for owners and the operator; else of a channel, or what waits in all of them."""
+    is_told = bool(query.get("channel")) or visit.sees_all
     return {
         "places": await ask(channels.list_, visit, {}),
         "found": await ask(skills.list_, visit, query) if is_told else None,

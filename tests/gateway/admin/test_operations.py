@@ -7,8 +7,11 @@ import pytest
 
 from gateway.admin.operations import operations
 from gateway.conversation.key import ConversationKey
+from gateway.conversation.records import Record
+from gateway.events import Event
 from gateway.shelf.outcomes import Refusal
-from tests.gateway.admin.world import ADMIN, APPROVER, OTHER_ROOM, ROOM, Admins
+from gateway.spending import Accounts, Spent, Tokens, add
+from tests.gateway.admin.world import ADMIN, APPROVER, CHANNEL_ADMIN, MEMBER, OTHER_ROOM, OWNER, ROOM, STRANGER, Admins
 from tests.gateway.commands.world import ANA, DEV, OPS, zipped
 
 
@@ -142,3 +145,108 @@ async def test_a_channel_that_can_not_be_is_refused(there: Admins, channel: str)
 def test_every_operation_says_what_it_does() -> None:
     for one in operations().values():
         assert one.summary.endswith("."), one.name
+
+
+async def test_what_waits_for_a_word_is_listed_for_those_who_look_after_the_channel(there: Admins) -> None:
+    key = await there.ask("KQZX")
+    [one] = (await there.do("approvals.list", APPROVER)).waiting
+    assert (one.channel, one.conversation, one.code, one.tool) == (ROOM, key.id, "KQZX", "send_mail")
+    assert (one.requester, one.may_decide) == ("slack-main/U-BO", True)
+    assert not (await there.do("approvals.list", ADMIN)).waiting[0].may_decide, "an admin is no approver"
+    assert not (await there.do("approvals.list")).waiting[0].may_decide, "the operator is no person there"
+    store = there.house.store
+    await store.redis.hdel(store.layout.key(key.id), "turn")
+    assert (await there.do("approvals.list")).waiting == [], "its turn has ended"
+
+
+async def test_a_word_is_said_in_the_conversation_in_ones_own_name(there: Admins) -> None:
+    key = await there.ask("KQZX")
+    done = await there.do("approvals.decide", APPROVER, channel=ROOM, code="kqzx", word="no", text="not today")
+    assert "KQZX" in done.told
+    [member] = (await there.house.mailbox.waiting(key.id))[1]
+    event = Event.load(member.partition(b":")[2])
+    assert (event.kind, event.name, event.text) == ("command", "deny", "KQZX not today")
+    assert (event.actor.id, event.actor.connection) == ("U-LI", "")
+
+
+async def test_who_it_is_asked_for_may_say_yes_where_the_profile_lets_them(there: Admins) -> None:
+    await there.ask("KQZX", requester="U-MAX")
+    await there.do("approvals.decide", MEMBER, channel=ROOM, code="KQZX", word="yes")
+    with pytest.raises(Refusal, match="no_person"):
+        await there.do("approvals.decide", STRANGER, channel=ROOM, code="KQZX", word="yes")
+    with pytest.raises(Refusal, match="no_request"):
+        await there.do("approvals.decide", APPROVER, channel=ROOM, code="BBBB", word="yes")
+    with pytest.raises(Refusal, match="look"):
+        await there.do("approvals.decide", MEMBER, channel=ROOM, code="BBBB", word="yes")
+
+
+async def test_a_conversation_is_read_by_admins_of_its_channel_and_that_is_in_the_audit_log(there: Admins) -> None:
+    [one] = (await there.do("conversations.list", APPROVER, channel=ROOM)).conversations
+    assert one.id == there.conversation
+    store = there.house.store
+    event: dict[str, Any] = {
+        "kind": "message",
+        "conversation": ["slack-main", "C-OPS", "t", None],
+        "actor": {"id": "U-MAX", "name": "Max"},
+    }
+    event |= {"dedupe_keys": ["k"], "at_ms": 1, "text": "hello\u202e"}
+    records = [
+        Record("event", 1, {"event": event, "turn": "t"}),
+        Record("tool_result", 2, {"name": "web_fetch", "text": "not allowed", "error": True, "rule": "p.yaml line 1"}),
+        Record("something new", 3, {}),
+        Record("reply", 4, {"text": "Hi.", "turn": "t"}),
+    ]
+    await store.redis.rpush(store.layout.key(one.id, "history"), *(record.dump() for record in records))
+    for _ in range(2):
+        shown = await there.do("conversations.show", ADMIN, channel=ROOM, conversation=one.id)
+    assert [(said.what, said.who) for said in shown.said] == [
+        ("person", "Max U-MAX"),
+        ("tool", "web_fetch"),
+        ("reply", ""),
+    ]
+    assert "\u202e" not in shown.said[0].text, "what is hidden is named"
+    assert (shown.said[1].rule, shown.earlier) == ("p.yaml line 1", 0)
+    read = [line for line in await there.audit() if line.what == "conversation show"]
+    assert [(line.who, line.thing) for line in read] == [(ADMIN.person, one.id)]
+    with pytest.raises(Refusal, match="no_conversation"):
+        await there.do("conversations.show", channel=OTHER_ROOM, conversation=one.id)
+
+
+async def test_people_are_told_with_the_line_that_gives_them_their_role(there: Admins) -> None:
+    found = {one.channel: one for one in (await there.do("people.list")).channels}
+    assert set(found) == {ROOM, OTHER_ROOM}
+    roles = {(one.role, one.person): one.rule for one in found[ROOM].roles}
+    assert "default.yaml line" in roles["admin", ADMIN.person]
+    assert ADMIN.person in roles["channel_admin", CHANNEL_ADMIN.person], "who granted it"
+    assert ("owner", OWNER.person) in roles
+    assert (await there.do("people.show", ADMIN, channel=ROOM)) == found[ROOM]
+    assert [one.channel for one in (await there.do("people.list", CHANNEL_ADMIN)).channels] == [ROOM]
+
+
+async def test_an_owner_sees_all_and_switches_for_the_whole_organisation(there: Admins) -> None:
+    assert (await there.do("overview.show", OWNER)).is_whole
+    await there.do("skills.switch", OWNER, channel="", id="triage", to="off")
+    line = (await there.audit())[-1]
+    assert (line.who, line.channel, line.what) == (OWNER.person, "", "skill off")
+    assert not (await there.do("skills.list", OWNER)).may_add, "that is the operator's"
+    with pytest.raises(Refusal):
+        await there.do("skills.remove", OWNER, channel="", id="triage")
+
+
+async def test_spending_is_told_by_channel(there: Admins) -> None:
+    store = there.house.store
+    accounts = Accounts.at(OPS, None, "Asia/Shanghai", there.house.mailbox.now_ms())
+    await add(store, accounts, Spent(1, 2, {"m": Tokens(10, 5, 30)}), conversation_ms=1_000)
+    rows = {one.channel: one for one in (await there.do("spending.list")).channels}
+    assert (rows[ROOM].day.turns, rows[ROOM].month.input_tokens, rows[ROOM].day.output_tokens) == (1, 40, 5)
+    assert rows[OTHER_ROOM].month.turns == 0
+    assert [one.channel for one in (await there.do("spending.list", ADMIN)).channels] == [ROOM]
+    with pytest.raises(Refusal):
+        await there.do("spending.list", ADMIN, channel=OTHER_ROOM)
+
+
+async def test_connections_say_where_their_platform_sends_to(there: Admins) -> None:
+    found = {one.name: one for one in (await there.do("connections.list")).connections}
+    assert set(found) == {"bridge", "slack-main", "web"}
+    assert found["slack-main"].webhook.endswith("/webhooks/slack-main")
+    assert found["web"].how == "page"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +13,12 @@ from typing import Any, Final
 from config.loading import Loaded
 from gateway.admin.operations import operations
 from gateway.admin.visits import Caller, House, Visit
+from gateway.asked import announce
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.records import Record
 from gateway.events import Actor, Event
+from gateway.intake import Received
 from gateway.shelf.audit import Change, Line, read
 from gateway.shelf.notes import Draft
 from gateway.store import Store
@@ -24,8 +28,12 @@ OPERATOR: Final = Caller(operator="root")
 ADMIN, APPROVER, MEMBER = (Caller(f"slack-main/U-{name}") for name in ("ANA", "LI", "MAX"))
 STRANGER: Final = Caller("bridge/U-ANA")
 """The id of an admin, on another platform."""
+OWNER, CHANNEL_ADMIN, GUEST = (Caller(f"slack-main/U-{name}") for name in ("OLLI", "KIM", "EVE"))
 ROLES: Final = {
     "operator": OPERATOR,
+    "owner": OWNER,
+    "channel_admin": CHANNEL_ADMIN,
+    "guest": GUEST,
     "admin": ADMIN,
     "approver": APPROVER,
     "member": MEMBER,
@@ -34,9 +42,10 @@ ROLES: Final = {
 ROOM, OTHER_ROOM = "slack-main/C-OPS", "slack-main/C-DEV"
 SETTINGS: Final = """\
 redis: {{key_prefix: {prefix}}}
+people: {{owners: [slack-main/U-OLLI]}}
 connections:
   slack-main: {{platform: slack, signing_secret: $SECRET, bot_token: $SECRET}}
-  bridge: {{platform: standard_webhooks}}
+  bridge: {{platform: standard_webhooks, secret: $BRIDGE, reply_url: "http://127.0.0.1:9/replies"}}
 channels:
   - {{match: "slack-main/C-DEV", profile: other}}
 """
@@ -55,6 +64,8 @@ class Admins:
     house: House
     waiting: str = ""
     kept: str = ""
+    conversation: str = ""
+    """In which somebody has written."""
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
 
     def visit(self, caller: Caller = OPERATOR, id_: str = "") -> Visit:
@@ -74,8 +85,22 @@ class Admins:
     async def audit(self) -> list[Line]:
         return await read(self.house.store)
 
-    async def write_in(self, key: ConversationKey) -> None:
-        """Somebody says something there."""
+    async def ask(
+        self, code: str, *, requester: str = "U-BO", kind: str = "approval", tool: str = "send_mail"
+    ) -> ConversationKey:
+        """A turn in the channel waits for a word."""
+        key = ConversationKey("slack-main", "C-OPS", f"asked {code}")
+        store, until_ms = self.house.store, self.house.mailbox.now_ms() + 60_000
+        turn = {"id": f"turn {code}", "at_ms": 1}
+        await store.redis.hset(store.layout.key(key.id), mapping={"parts": key.dumped, "turn": json.dumps(turn)})
+        data = {"turn": turn["id"], "step": 1, "code": code, "kind": kind, "call": "c1", "tool": tool}
+        data |= {"requester": requester, "bound": "h", "text": "Send it to all?", "choices": [], "until_ms": until_ms}
+        await store.redis.rpush(store.layout.key(key.id, "history"), Record("asked", 1, data).dump())
+        await announce(store, key, code, 60_000)
+        return key
+
+    async def write_in(self, key: ConversationKey) -> str:
+        """Somebody says something there; in which conversation."""
         number = next(self._numbers)
         event = Event(
             kind="message",
@@ -86,6 +111,7 @@ class Admins:
             text="hello",
         )
         await self.house.mailbox.accept(event.conversation, event.dump(), dedupe_keys=event.dedupe_keys, at_ms=1)
+        return event.conversation.id
 
 
 async def admins(store: Store, folder: Path) -> Admins:
@@ -98,14 +124,21 @@ async def admins(store: Store, folder: Path) -> Admins:
     await world.packer.step()
     mailbox = Mailbox(store, world.loaded.settings.mailbox)
     await mailbox.open()
-    made = Admins(world, House(store, mailbox, world.shelf, world.notes, lambda: world.loaded))
+
+    async def receive(events: Sequence[Event]) -> list[Received]:
+        for one in events:
+            await mailbox.accept(one.conversation, one.dump(), dedupe_keys=one.dedupe_keys, at_ms=one.at_ms)
+        return [Received("new") for _ in events]
+
+    made = Admins(world, House(store, mailbox, world.shelf, world.notes, lambda: world.loaded, receive))
     await world.say("/skill add", ANA, files={"checklist.zip": zipped({"SKILL.md": skill_md("checklist")})})
     for number, ask in enumerate((True, False)):
         change = Change(f"note {number}", "slack-main/U-MAX", ROOM, OPS.channel_id, "test", 1)
         draft = Draft("triage", f"references/{number}.md", f"What Max wrote, {number}.", "Max", "c")
         code = (await world.notes.save(change, draft, ask=ask)).note.code
         made.waiting, made.kept = (code, made.kept) if ask else (made.waiting, code)
-    await made.write_in(OPS)
+    made.conversation = await made.write_in(OPS)
+    await world.say("/role grant slack-main/U-KIM", ANA)
     return made
 
 

@@ -76,7 +76,8 @@ class World:
             f"skills: {{folder: {self.org}}}\nprofiles: {self.folder / 'profiles'}\ndata: {self.folder / 'data'}\n{self.settings}"
         )
         self.loaded: Loaded = load(
-            self.folder / "deskmate.yaml", variables={"SECRET": "xoxb-s3cret", "REDIS_URL": "redis://127.0.0.1"}
+            self.folder / "deskmate.yaml",
+            variables={"SECRET": "xoxb-s3cret", "BRIDGE": "whsec_" + "c2VjcmV0" * 4, "REDIS_URL": "redis://127.0.0.1"},
         )
         self.packer = Packer(self.store, self.loaded.settings.skills, "packer", rests_s=0.02)
         self.shelf = self.another_shelf()

@@ -66,20 +66,29 @@ async def test_a_program_does_what_its_person_may(site: Served, http: aiohttp.Cl
     assert status == 200
     assert "triage" not in await site.there.world.ids()
     status, told = await ask(site, http, "POST", "skills/switch", token, json={**off, "channel": ""})
-    assert (status, told["kind"], told["rule"]) == (403, "role", "roles.admin")
+    assert (status, told["kind"]) == (403, "role")
+    assert "people.owners" in told["rule"]
 
 
 async def test_a_members_token_is_refused_at_everything_that_changes_something(
     site: Served, http: aiohttp.ClientSession
 ) -> None:
     token = await site.token(MEMBER)
-    fields = {"id": "triage", "to": "off", "code": site.there.kept, "when": "7d", "digits": "", "filename": "a.zip"}
+    fields = {
+        "id": "triage",
+        "to": "off",
+        "code": site.there.kept,
+        "when": "7d",
+        "digits": "",
+        "filename": "a.zip",
+        "word": "yes",
+    }
     for name, one in operations().items():
         if not one.is_safe:
             wanted = {key: fields[key] for key in one.input.model_fields if key in fields}
             body = {**wanted, "channel": ROOM, **({"zip": "eA=="} if "zip" in one.input.model_fields else {})}
             status, told = await ask(site, http, "POST", name.replace(".", "/"), token, json=body)
-            assert (status, told["kind"]) == (403, "role"), name
+            assert (status, told["kind"] in {"role", "look"}) == (403, True), name
             assert told["rule"]
 
 
