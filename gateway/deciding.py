@@ -24,7 +24,9 @@ async def decide(said: Said, word: Word) -> Done:
     if asked is None:
         match await said.outside.pass_on(said.event, code):
             case "there":
-                return Done("")  # it is answered there
+                if said.event.kind == "action":
+                    return Done("")  # it is answered there, and whoever presses sees what came of it
+                return Done(say("asked.passed", language, code=code), is_private=True)
             case "no_room":
                 return Done(say("asked.no_room", language, code=code), is_private=True, is_settled=False)
             case "nowhere":

@@ -146,7 +146,9 @@ async def test_it_is_answered_from_another_conversation_of_the_channel_and_from_
         code = code_in(await world.ask("send it"))
         [told] = await world.ask(f"/approve {code}", ELSEWHERE, actor=LI)
         assert "Nothing is asked" in told
-        assert "a.txt" in await world.ask(f"/approve {code}", OTHER_THREAD, actor=LI)
+        passed = await world.ask(f"/approve {code}", OTHER_THREAD, actor=LI)
+        assert "a.txt" in passed
+        assert f"{code} is asked in another conversation here: your word went there" in "\n".join(passed)
         assert world.rung == [0], "nobody there waits for a poll"
         assert len([one for one in await world.history(OTHER_THREAD) if one.type == "reply"]) == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,8 +22,10 @@ from skills.index import lay_out
 from skills.library import BUILTIN, scan
 from tests.skills.test_library import write
 from tests.workers.places import call, place
+from workers import rehearsed
 from workers.models import Answer, Request, TextDelta
 from workers.models.rehearsal import Rehearsal, open_model
+from workers.plan import planner
 from workers.rendering import messages, prompt
 from workers.tools import Outside, Tool, ToolError, ToolResult, current_time, load_skill, web_fetch
 
@@ -181,6 +184,18 @@ async def test_lines_that_order_calls_are_obeyed_in_their_order_and_once(talk: T
     assert talk.calls == [("web_fetch", {"url": "https://a.example/x"}), ("current_time", {})]
     assert "web_fetch says: The page." in said
     assert "current_time says: " in said
+
+
+def test_in_a_plan_each_order_is_a_step() -> None:
+    system = [{"type": "text", "text": planner(4)}]
+    planned = rehearsed.answer(
+        system, 'Please:\nCALL write_file {"path": "a.md", "content": "x. y."}\nCALL list_files', "en"
+    )
+    steps = json.loads(planned or "")["steps"]
+    assert [one["task"] for one in steps][:2] == [
+        'CALL write_file {"path": "a.md", "content": "x. y."}',
+        "CALL list_files",
+    ]
 
 
 async def test_only_a_persons_lines_are_orders(talk: Talk) -> None:
