@@ -76,6 +76,46 @@ class Limits(Section):
     """Input and output tokens of all model calls of a turn together; what came from the provider's cache is free."""
 
 
+class Amounts(Section):
+    """What may be spent until it renews. What is not written has no limit."""
+
+    tokens: int | None = Field(None, ge=1)
+    """Tokens in and out of all model calls; what came from the provider's cache is free, as in `limits.turn_tokens`."""
+    money: float | None = Field(None, gt=0)
+    """In `model.currency`, by `model.prices`: each model that the profile may use needs one."""
+    turns: int | None = Field(None, ge=1)
+    """Questions that the model was asked, however many calls each took."""
+
+
+class Periods(Section):
+    """Days and months are those of the profile's `timezone`."""
+
+    day: Amounts = Amounts()
+    month: Amounts = Amounts()
+
+
+class Budget(Section):
+    """What may be spent, reserved before each model call. With nothing below it no limit holds. See [budgets.md](budgets.md)."""
+
+    warn_at: float = Field(0.8, gt=0, le=1)
+    """At this share of a limit it is told once until it renews, with the answer."""
+    person: Periods = Periods()
+    """Of one person: all that was spent on their behalf on the connection counts."""
+    channel: Periods = Periods()
+    """Of one channel, by whomever."""
+    profile: Periods = Periods()
+    """Of all channels together that have this profile."""
+
+
+class Rate(Section):
+    """How many messages are taken. What is more is not read, and that is told once a minute. `/stop` is never one too many."""
+
+    person_per_minute: int | None = Field(None, ge=1, le=1_000)
+    """Of one person, in all channels of the connection together."""
+    channel_per_minute: int | None = Field(None, ge=1, le=10_000)
+    """Of one channel, from all people together."""
+
+
 class Plan(Section):
     """`/plan` and `/team`: a task in steps, which are carried out at the same time where they can be."""
 
@@ -173,6 +213,8 @@ class Profile(Section):
     """The channel's time zone: which day a moment belongs to."""
     queue: Queue = Queue()
     limits: Limits = Limits()
+    budget: Budget = Budget()
+    rate: Rate = Rate()
     plan: Plan = Plan()
     context: Context = Context()
     approvals: Approvals = Approvals()

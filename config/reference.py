@@ -35,9 +35,26 @@ def reference(platforms: Mapping[str, type[Connection]]) -> str:
 def _section(name: str, model: type[Section]) -> Iterator[str]:
     yield f"### `{name}`"
     yield _about(model)
-    yield _table(model, f"{name}.", [inner for inner, _ in _sections(model)])
-    for inner, part in (*_sections(model), *_by_name(model)):
+    if of_one_kind := _of_one_kind(model):
+        yield of_one_kind
+    if model.model_fields.keys() != dict(_sections(model)).keys():
+        yield _table(model, f"{name}.", [inner for inner, _ in _sections(model)])
+    for inner, part in (*_alike(model), *_by_name(model)):
         yield from _section(f"{name}.{inner}", part)
+
+
+def _alike(model: type[Section]) -> list[tuple[str, type[Section]]]:
+    """Its sections, those of one kind as one: `<day|month>`."""
+    kinds: dict[type[Section], list[str]] = {}
+    for name, part in _sections(model):
+        kinds.setdefault(part, []).append(name)
+    return [(names[0] if len(names) == 1 else f"<{'|'.join(names)}>", part) for part, names in kinds.items()]
+
+
+def _of_one_kind(model: type[Section]) -> str:
+    """What each of several sections of one kind is, for they share a table."""
+    told, alone = _docstrings(model), dict(_alike(model))
+    return "\n".join(f"- `{name}`: {told[name]}" for name, _ in _sections(model) if name not in alone and name in told)
 
 
 def _by_name(model: type[Section]) -> Iterator[tuple[str, type[Section]]]:

@@ -48,7 +48,7 @@ def room_rule_of(loaded: Loaded, connection: str, channel: str) -> str:
 
 def _line(loaded: Loaded, source: Source, section: Section, key: str, value: str | None) -> str:
     file = _short(loaded, source.file)
-    at: At = tuple(key.split(".", 2))
+    at: At = tuple(key.split(".", 2 if key.partition(".")[0] in PEOPLE else -1))  # a name of people's may have dots
     written = source.written(at)
     if written is None:  # an empty key too: it means the default
         return f"{file}: {key} (not written: {_meant(section, at)})"

@@ -50,6 +50,7 @@ COMMANDS: Final[Mapping[str, Role]] = {
     "help": "guest",
     "pair": "guest",
     "stop": "guest",
+    "_over": "guest",
     **dict.fromkeys(
         (
             "answer",

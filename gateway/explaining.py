@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from config.limits import MICROS, Limit, limits
 from config.loading import Loaded
 from config.rules import room_rule_of
 from gateway.access import COMMANDS, Approval, CommandUse, Here, SkillUse, Talk, ToolUse, Verdict, may
@@ -22,7 +23,7 @@ from skills import ids
 from skills.folders import Skill
 from skills.programs import tool_name
 
-Kind = Literal["profile", "talk", "direct", "skill", "program", "tool", "approval", "hitl", "role", "command"]
+Kind = Literal["profile", "talk", "direct", "skill", "program", "tool", "approval", "limit", "hitl", "role", "command"]
 SOMEBODY: Final = "somebody"
 
 
@@ -65,6 +66,12 @@ def channel(loaded: Loaded, key: ConversationKey, here: Here) -> list[Answer]:
         Answer("approval", "calls that ask", ", ".join(ask.ask) or "none", here.rule("approvals.ask", "")),
         Answer("approval", "calls after text from outside", ask.tainted, here.rule("approvals.tainted", "")),
         Answer("approval", "own yes", _word(ask.own), here.rule("approvals.own", "")),
+        *(Answer("limit", one.key, _most(one), here.rule(one.key, "")) for one in limits(profile.budget)),
+        *(
+            Answer("limit", f"rate.{name}", str(most), here.rule(f"rate.{name}", ""))
+            for name, most in profile.rate
+            if most is not None
+        ),
         Answer("hitl", "every call with an effect asks", _word(here.asks_for_all), _hitl(here)),
         *(
             Answer("role", f"{role} {person}", "yes", rule)
@@ -72,6 +79,10 @@ def channel(loaded: Loaded, key: ConversationKey, here: Here) -> list[Answer]:
             for person, rule in people.items()
         ),
     ]
+
+
+def _most(limit: Limit) -> str:
+    return f"{limit.most / MICROS:g}" if limit.unit == "money" else str(limit.most)
 
 
 def skill(here: Here, name: str) -> list[Answer]:

@@ -6,13 +6,14 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from config.profiles import Profile
+from config.rules import rule_of
 from config.watching import Watched
 from gateway.bell import Bell
-from gateway.commands import command_of, find
+from gateway.commands import OVER, command_of, find
 from gateway.connections import direct_policy
 from gateway.conversation.albums import join
 from gateway.conversation.mailbox import Mailbox
@@ -21,6 +22,7 @@ from gateway.events import Event
 from gateway.files import Files
 from gateway.logs import log, log_soon
 from gateway.loop_guard import may_pass
+from gateway.rates import Over, take
 from gateway.shelf.pairing import Pairing, knock, place
 from gateway.store import Unreachable
 
@@ -34,8 +36,8 @@ GROUP_MS: Final = 1_000
 class Received:
     """What became of one event."""
 
-    state: Literal["new", "known", "full", "cold", "away", "ignored"]
-    """All but `new`, `known` and `ignored` come again. `away`: nobody knows whether it was stored; then it is known."""
+    state: Literal["new", "known", "full", "cold", "away", "ignored", "over"]
+    """All but `new`, `known`, `ignored` and `over` (one message too many) come again. `away`: nobody knows whether it was stored; then it is known."""
     reason: str = ""
 
 
@@ -84,14 +86,29 @@ class Intake:
             return Received("ignored", "not addressed")
         if event.actor.is_bot and not await self._passes(event, profile):
             return Received("ignored", "the loop guard: too many turns of this bot in a minute")
-        if why := await self._why_unheard(event, profile):
-            if not await self._pairing.may_be_told(place(self._watched.latest(), key), event.actor):
-                return Received("ignored", f"not heard: {why}")
-            return await self._accept(knock(event), profile)  # nothing of what was said is kept
+        taken = await self._instead(event, profile)
+        if isinstance(taken, Received):
+            return taken
+        if taken is not event:
+            return await self._accept(taken, profile)  # nothing of what was said is kept
         for one in before:
             if (received := await self._accept(one, profile)).state in {"full", "cold"}:
                 return received  # the platform sends again, and they are asked for again
         return await self._accept(event, profile)
+
+    async def _instead(self, event: Event, profile: Profile) -> Event | Received:
+        """The event, or what is stored in its place: that somebody knocked, that it was one too many. Or neither."""
+        loaded = self._watched.latest()
+        if why := await self._why_unheard(event, profile):
+            if not await self._pairing.may_be_told(place(loaded, event.conversation), event.actor):
+                return Received("ignored", f"not heard: {why}")
+            return knock(event)
+        if over := await self._over(event, profile):
+            if not over.is_first:
+                rule = rule_of(loaded, profile, over.key)
+                return Received("over", f"more than {over.limit} messages of this {over.scope} in a minute: {rule}")
+            return too_many(event, over)
+        return event
 
     async def _accept(self, event: Event, profile: Profile) -> Received:
         key = event.conversation
@@ -137,9 +154,25 @@ class Intake:
             log(logger, "loop guard", logging.WARNING, connection=key.connection, channel=key.channel, bot=bot)
         return verdict == "pass"
 
+    async def _over(self, event: Event, profile: Profile) -> Over | None:
+        """Whether it is one too many. Bots have a limit of their own; what stops a turn is for when much goes on."""
+        if event.actor.is_bot:
+            return None
+        command = command_of(event)
+        known = find(command[0]) if command else None
+        if known and known.WHEN_BUSY == "overtakes":
+            return None
+        return await take(self._mailbox.store, event, profile.rate)
+
     def _delay_ms(self, event: Event, profile: Profile) -> int:
         delay_ms = profile.queue.gather_ms or self._mailbox.settings.hold_back_ms
         return max(delay_ms, GROUP_MS) if event.group else delay_ms
+
+
+def too_many(event: Event, over: Over) -> Event:
+    """What is stored in its place: nothing of what it said is read, and that is told."""
+    told = replace(event, kind="command", name=OVER, text=f"{over.scope} {over.limit}")
+    return replace(told, value="", quoted="", group="", attachments=())
 
 
 def _why_not(event: Event, profile: Profile) -> str:

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from config.checks import check, nearest
+from config.limits import limits, unpriced
 from config.loading import Draft, Loaded, load
 from config.problems import Problem, short
-from config.settings import SkillsSettings
+from config.profiles import Profile
+from config.settings import ModelSettings, SkillsSettings
 from config.source import Source
 from gateway.connections import platform_settings
 from skills.library import Library, roots, scan
@@ -81,6 +83,7 @@ def unknown(draft: Draft) -> Iterator[Problem]:
     for source in draft.profiles.values():
         yield from _tools(source, tools, draft.filled)
         yield from _approvals(source, tools)
+        yield from _prices(draft, source)
         for index, pattern in _texts(source.tree.get("skills")) if library else ():
             # What resembles no skill may be one that somebody will add to a channel; what resembles one is a slip.
             ids = [skill.id for skill in library.skills.values()] if library else []
@@ -128,6 +131,23 @@ def _approvals(source: Source, tools: Sequence[str]) -> Iterator[Problem]:
             if name not in tools and re.fullmatch(r"\w+", name) and (meant := nearest(name, tools)):
                 wanted = f"there are: {', '.join(tools)}"
                 yield source.problem(("approvals", key, index), f"there is no tool {name!r}", wanted, meant)
+
+
+def _prices(draft: Draft, source: Source) -> Iterator[Problem]:
+    """Under a budget in money a model without a price would be free: it is not asked at all, and told here."""
+    profile, _ = check(source, source.tree, (), Profile, given={"name": source.file.stem})
+    settings, _ = check(draft.source, draft.filled.get("model") or {}, ("model",), ModelSettings)
+    if profile is None or settings is None:
+        return  # what is wrong with them was told
+    limit = next((one for one in limits(profile.budget) if one.unit == "money"), None)
+    asked = [
+        profile.model or settings.name,
+        *([profile.fallback_model] if profile.fallback_model else []),
+        *profile.models,
+    ]
+    if limit and (names := unpriced(asked, settings.prices)):
+        what = f"there is no price of {', '.join(map(repr, names))}, which this profile may use"
+        yield source.problem(tuple(limit.key.split(".")), what, "wanted: model.prices of the settings has each of them")
 
 
 def _servers(filled: Mapping[str, Any]) -> list[str]:

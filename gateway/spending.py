@@ -1,24 +1,27 @@
 """Spending: tokens, model calls and turns, by conversation, and by day and month of a person and of a channel.
 
-Each account is one hash; one script adds to all that something goes to. They lie under one hash tag, so that whoever
-wants to hold some of them to a limit can look and add in one script as well.
+Each account is one hash; one script adds to all that something goes to, and gives back what was reserved for it
+(`gateway.budgets`): they lie under one hash tag. A hash says whose it is for those who look after the house
+(`gateway.ledger`); its name does not.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from config.limits import Period, Scope, price_of
 from config.settings import Price
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.events import Actor
-from gateway.store import Script, Store, reading
+from gateway.store import GO_ON_WHEN_FULL, Script, Store, reading
 
 DAY_MS: Final = 86_400_000
 KEEP_MS: Final = {"day": 3 * DAY_MS, "month": 70 * DAY_MS}
@@ -26,16 +29,52 @@ KEEP_MS: Final = {"day": 3 * DAY_MS, "month": 70 * DAY_MS}
 UNNAMED: Final = "?"
 """A model that did not say its name."""
 
-_ADD: Final = Script(
-    "spend",
-    """
-    local accounts = tonumber(ARGV[1])
-    for account = 2, 2 * accounts, 2 do
-      local name = KEYS[1] .. ':' .. ARGV[account]
-      for at = 2 * accounts + 2, #ARGV, 2 do
-        redis.call('HINCRBY', name, ARGV[at], ARGV[at + 1])
-      end
-      redis.call('PEXPIRE', name, ARGV[account + 1])
+LUA: Final = """
+    local root = KEYS[1]
+    -- Of a reservation: whoever made it (by), or anybody (nil). What it was, if it was there.
+    local function put_back(account, hold, by)
+        local kept = redis.call('HGET', account .. ':holds', hold)
+        if not kept then return nil end
+        local whose, tokens, money = string.match(kept, '^(%S*) (%d+) (%d+)$')
+        if by and whose ~= by then return nil end
+        redis.call('HDEL', account .. ':holds', hold)
+        redis.call('ZREM', account .. ':until', hold)
+        redis.call('HINCRBY', account .. ':holds', '=tokens', string.format('%.0f', 0 - tokens))
+        redis.call('HINCRBY', account .. ':holds', '=money', string.format('%.0f', 0 - money))
+        return true
+    end
+    -- Before the first that is added to it, so that it can be listed.
+    local function begin(account, keep, index, label)
+        if index ~= '' and redis.call('EXISTS', account) == 0 then
+            redis.call('HSET', account, 'of', label)
+            redis.call('SADD', root .. ':all:' .. index, string.sub(account, #root + 2))
+        end
+        if index ~= '' then redis.call('PEXPIRE', root .. ':all:' .. index, keep) end
+    end
+"""
+"""What scripts about accounts share. Beside `<account>`: `<account>:holds` has the reservations by name, and their sums;
+`<account>:until` when each ends by itself. `all:<day or month>` names the accounts of that time."""
+
+_SETTLE: Final = Script(
+    "settle",
+    GO_ON_WHEN_FULL
+    + LUA
+    + """
+    local last, hold, was_held = 4 * ARGV[1] + 4, ARGV[2], false
+    for at = 5, last, 4 do
+        if hold ~= '' and put_back(root .. ':' .. ARGV[at], hold, ARGV[3]) then was_held = true end
+    end
+    -- Asked once more because nobody heard whether it was done: it was, if nothing is reserved any more.
+    if ARGV[4] == 'again' and not was_held then return redis.status_reply('DONE') end
+    for at = 5, last, 4 do
+        local account = root .. ':' .. ARGV[at]
+        if #ARGV > last then
+            begin(account, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+            for more = last + 1, #ARGV, 2 do
+                redis.call('HINCRBY', account, ARGV[more], ARGV[more + 1])
+            end
+            redis.call('PEXPIRE', account, ARGV[at + 1])
+        end
     end
     return redis.status_reply('OK')
     """,
@@ -58,6 +97,14 @@ class Tokens:
     def whole_input(self) -> int:
         return self.input + self.cache_read + self.cache_write
 
+    @property
+    def counted(self) -> int:
+        """What counts against a limit: what was read from the provider's cache does not."""
+        return self.input + self.cache_write + self.output
+
+
+KINDS: Final = tuple(one.name for one in fields(Tokens))
+
 
 @dataclass(frozen=True, slots=True)
 class Spent:
@@ -67,6 +114,8 @@ class Spent:
     calls: int = 0
     tokens: Mapping[str, Tokens] = field(default_factory=dict)
     """By the name of the model."""
+    micros: int = 0
+    """What it cost, in millionths of the currency, by the prices when it was spent; without models that had none."""
 
     @classmethod
     def of(cls, records: Iterable[Record], *, turns: int = 0) -> Spent:
@@ -89,7 +138,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Where something goes that is spent at one moment: names of keys, and how long they are kept."""
+    """Where something goes that is spent at one moment: names of keys."""
 
     conversation: str
     channel_day: str
@@ -97,35 +146,83 @@ class Accounts:
     person_day: str = ""
     person_month: str = ""
     """Empty: nobody's."""
+    profile_day: str = ""
+    profile_month: str = ""
+    """Empty: not counted, as no limit holds for all channels of the profile together."""
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """By scope: whose they are, in JSON, for those who look after the house."""
 
     @classmethod
-    def at(cls, key: ConversationKey, actor: Actor | None, timezone: str, now_ms: int) -> Accounts:
-        """Days and months are those of the channel's time zone."""
+    def at(cls, key: ConversationKey, actor: Actor | None, timezone: str, now_ms: int, profile: str = "") -> Accounts:
+        """Days and months are those of the channel's time zone. `profile`: its name, where all its channels are counted."""
         now = datetime.fromtimestamp(now_ms / 1000, ZoneInfo(timezone))
         day, month = f"{now:%Y-%m-%d}", f"{now:%Y-%m}"
-        channel = f"channel:{key.channel_id}"
-        if actor is None or not actor.id:
-            return cls(f"c:{key.id}", f"{channel}:{day}", f"{channel}:{month}")
-        who = json.dumps([key.connection, actor.id]).encode()  # an id of one platform is nobody on another
-        person = f"person:{hashlib.sha256(who).hexdigest()[:32]}"
-        return cls(f"c:{key.id}", f"{channel}:{day}", f"{channel}:{month}", f"{person}:{day}", f"{person}:{month}")
+        names, labels = {"channel": f"channel:{key.channel_id}"}, {"channel": [key.connection, key.channel]}
+        if actor is not None and actor.id:
+            who = json.dumps([key.connection, actor.id]).encode()  # an id of one platform is nobody on another
+            names["person"] = f"person:{hashlib.sha256(who).hexdigest()[:32]}"
+            labels["person"] = [key.connection, actor.id, actor.name]
+        if profile:
+            names["profile"], labels["profile"] = f"profile:{profile}", [profile]
+        dated = {
+            f"{scope}_{period}": f"{name}:{date}"
+            for scope, name in names.items()
+            for period, date in (("day", day), ("month", month))
+        }
+        told = {scope: json.dumps(label, ensure_ascii=False) for scope, label in labels.items()}
+        return cls(f"c:{key.id}", **dated, labels=told)
+
+    def of(self, scope: Scope, period: Period) -> str:
+        """Empty: there is none."""
+        return str(getattr(self, f"{scope}_{period}"))
 
     def kept(self, conversation_ms: int) -> list[tuple[str, int]]:
         """Each, with its time in milliseconds."""
-        by_day = [(name, KEEP_MS["day"]) for name in (self.channel_day, self.person_day) if name]
-        by_month = [(name, KEEP_MS["month"]) for name in (self.channel_month, self.person_month) if name]
-        return [(self.conversation, conversation_ms), *by_day, *by_month]
+        return [(name, keep_ms) for name, keep_ms, *_ in self.listed(conversation_ms)]
+
+    def listed(self, conversation_ms: int) -> list[tuple[str, int, str, str]]:
+        """Each with its time in milliseconds, the day or month that it is listed under, and whose it is."""
+        scopes: tuple[Scope, ...] = ("channel", "person", "profile")
+        periods: tuple[Period, ...] = ("day", "month")
+        dated = [
+            (name, KEEP_MS[period], name.rpartition(":")[2], self.labels.get(scope, ""))
+            for period in periods
+            for scope in scopes
+            if (name := self.of(scope, period))
+        ]
+        return [(self.conversation, conversation_ms, "", ""), *dated]
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What is to be settled: what was spent, where it goes, and what was reserved for it."""
+
+    accounts: Accounts
+    spent: Spent
+    hold: str = ""
+    """The name of the reservation; empty: none was made."""
+    by: str = ""
+    """Who made it: another one's is left as it is."""
 
 
 async def add(store: Store, accounts: Accounts, spent: Spent, *, conversation_ms: int) -> None:
     """To all of them, or to none. What a conversation has spent is kept for `conversation_ms`. Raises `Unreachable`."""
-    amounts = {"turns": spent.turns, "calls": spent.calls}
+    await settle(store, Charge(accounts, spent), conversation_ms=conversation_ms)
+
+
+async def settle(store: Store, charge: Charge, *, conversation_ms: int, again: bool = False) -> None:
+    """Add what was spent, and give back what was reserved for it. `again`: nobody knows whether it was done before; for
+    what was reserved. Raises `Unreachable`.
+    """
+    spent = charge.spent
+    amounts = {"turns": spent.turns, "calls": spent.calls, "tokens": spent.total.counted, "money": spent.micros}
     for model, tokens in spent.tokens.items():
         amounts |= {f"{kind}:{model}": number for kind, number in asdict(tokens).items()}
-    kept = accounts.kept(conversation_ms)
-    flat = [text for name, keep_ms in kept for text in (name, keep_ms)]
+    listed = charge.accounts.listed(conversation_ms)
+    flat = [text for one in listed for text in one]
     added = [text for name, number in amounts.items() if number for text in (name, number)]
-    await store.run(_ADD, store.layout.spent_root, len(kept), *flat, *added)
+    told = "again" if again else ""
+    await store.run(_SETTLE, store.layout.spent_root, len(listed), charge.hold, charge.by, told, *flat, *added)
 
 
 async def spent(store: Store, names: Sequence[str]) -> list[Spent]:
@@ -135,21 +232,21 @@ async def spent(store: Store, names: Sequence[str]) -> list[Spent]:
             for name in names:
                 pipeline.hgetall(f"{store.layout.spent_root}:{name}")
             found: list[dict[bytes, bytes]] = await pipeline.execute()
-    return [_read(one) for one in found]
+    return [read_spent(one) for one in found]
 
 
-def _read(found: Mapping[bytes, bytes]) -> Spent:
+def read_spent(found: Mapping[bytes, bytes]) -> Spent:
+    """Of an account's hash."""
     counts: dict[str, int] = {}
     tokens: dict[str, dict[str, int]] = {}
     for name, number in found.items():
         kind, _, model = name.decode().partition(":")
-        if model:
+        if kind in KINDS and model:
             tokens.setdefault(model, {})[kind] = int(number)
-        else:
+        elif kind in {"turns", "calls", "money"}:
             counts[kind] = int(number)
-    return Spent(
-        counts.get("turns", 0), counts.get("calls", 0), {name: Tokens(**one) for name, one in sorted(tokens.items())}
-    )
+    by_model = {name: Tokens(**one) for name, one in sorted(tokens.items())}
+    return Spent(counts.get("turns", 0), counts.get("calls", 0), by_model, counts.get("money", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +270,7 @@ def cost(spent: Spent, prices: Mapping[str, Price]) -> Cost:
     return Cost(amount, tuple(unpriced))
 
 
-def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """Its own, or that of the longest name which it begins with: providers answer with a date behind the name asked for."""
-    fitting = [name for name in prices if model == name or model.startswith(f"{name}-")]
-    return prices[max(fitting, key=len)] if fitting else None
+def micros(tokens: Tokens, price: Price) -> int:
+    """What they cost, in millionths of the currency, not less."""
+    amount: float = sum(getattr(tokens, kind) * price.of(kind) for kind in KINDS)
+    return math.ceil(amount)

@@ -94,6 +94,11 @@ class Layout:
         return f"{self.prefix}:{{bots}}"
 
     @property
+    def rates_root(self) -> str:
+        """`dm:{rates}`: begins how many messages came lately, by person and channel."""
+        return f"{self.prefix}:{{rates}}"
+
+    @property
     def spent_root(self) -> str:
         """`dm:{spent}`: begins what was spent, by account."""
         return f"{self.prefix}:{{spent}}"

@@ -109,14 +109,14 @@ class Agent:
     def _check_limits(self, turn: Turn) -> None:
         limits = turn.profile.limits
         if turn.seconds_left <= 0:
-            raise Ended("turn.limit_time", seconds=int(limits.turn_s))
+            raise Ended("turn.limit_time", seconds=int(limits.turn_s)).by("limits.turn_s")
         answers = [record.data for record in turn.records if record.type == "answer"]
         asked = sum(record.type == "call" for record in turn.records)
         if len(answers) >= limits.steps or asked >= limits.steps * 2:
-            raise Ended("turn.limit_steps", steps=limits.steps)
+            raise Ended("turn.limit_steps", steps=limits.steps).by("limits.steps")
         costly = [record.data for record in turn.whole.all_records if record.type in {"answer", "summary"}]
         if sum(spent(one["usage"]) for one in costly) >= limits.turn_tokens:
-            raise Ended("turn.limit_tokens")
+            raise Ended("turn.limit_tokens").by("limits.turn_tokens")
 
     def _check_inputs(self, turn: Turn) -> None:
         """A model that can't write its arguments is not asked for ever."""

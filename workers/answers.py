@@ -67,6 +67,11 @@ class Growing:
                 blocks.append(block)
         return blocks, bad_inputs
 
+    @property
+    def characters(self) -> int:
+        """Of all that came so far, thoughts and arguments too."""
+        return sum(len(piece) for pieces in self._pieces.values() for piece in pieces)
+
     def _is_cut(self, index: int) -> bool:
         return self.stop_reason in CUT and index == max(self._blocks)
 

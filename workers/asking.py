@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from config.settings import Settings
 from gateway import counts
@@ -24,9 +27,10 @@ from workers.context import main_line
 from workers.hints import due
 from workers.models import Answer, Model, ModelError, Request, text_of
 from workers.rendering import Prompt
+from workers.tabs import Tab, Tabs
 from workers.trouble import Trouble
 from workers.turn import Ended, Turn
-from workers.window import Window
+from workers.window import Window, sized
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +52,8 @@ class Asking:
     def __init__(self, settings: Settings, model: Model, circuits: Circuits) -> None:
         self._settings = settings.model
         self._trouble = Trouble(settings.model, settings.mailbox.send_hold_s, circuits, model)
-        self.window = Window(settings.model, self._trouble)
+        self._tabs = Tabs(settings.model)
+        self.window = Window(settings.model, self._trouble, self._tabs)
 
     async def note_prompt(self, turn: Turn, asked: Prompt) -> None:
         """Whether what stands before the messages is as it was: if not, the provider's cache is of no use once."""
@@ -72,10 +77,14 @@ class Asking:
             return None  # it was asked for that, with this leave: what came of it counts first
         broken = breaks(turn.stored.history)
         call = Record("call", turn.now_ms(), {"step": step, "turn": turn.id, "model": leave.model})
-        before = turn.records
-        if [(one.type, one.data) for one in before[-1:]] != [("call", call.data)]:  # one that failed is not another one
-            is_first = not any(record.type == "call" for record in before)
-            await turn.write(call, state="save" if is_first else "keep")  # which skills it works with
+        tab = self._tabs.open(turn, leave.model)
+        async with self._reserved(tab, work, step, sent):
+            before = turn.records
+            if [(one.type, one.data) for one in before[-1:]] != [
+                ("call", call.data)
+            ]:  # one that failed is not another one
+                is_first = not any(record.type == "call" for record in before)
+                await turn.write(call, state="save" if is_first else "keep")  # which skills it works with
         if broken:
             with suppress(Unreachable):  # a figure is not worth a turn
                 await counts.add(turn.mailbox.store, counts.BREAK, *(f"{counts.BREAK}:{why}" for why in broken))
@@ -86,12 +95,13 @@ class Asking:
             tools=list(work.prompt.tools),
             max_tokens=self._settings.answer_max_tokens,
             occasion=turn.occasion(step),
+            meter=tab.meter,
         )
         answering = self._trouble.ask(request, leave, live.add)
         turn.stored.history.rest()
         del request, sent  # nobody needs it once it is on its way, and many turns wait at once
         try:
-            answer = await unless_called(turn, answering, interrupts=True)
+            answer = await tab.of(unless_called(turn, answering, interrupts=True))
         except ModelError as error:
             live.drop()
             is_mended = (error.kind == "picture" and await self._without_pictures(work, error)) or (
@@ -109,6 +119,26 @@ class Asking:
             return None
         await self._trouble.answered(turn)
         return answer
+
+    @asynccontextmanager
+    async def _reserved(self, tab: Tab, work: Work, step: int, sent: Sequence[dict[str, Any]]) -> AsyncIterator[None]:
+        """What the call may cost, on the same way to the server as the write within. Raises as `Tab.reserve`."""
+        if not tab.limits:
+            yield
+            return
+        turn = work.turn
+        size = sized(turn.stored.history, work.prompt, sent)
+        reserving = asyncio.create_task(tab.reserve(size, self._settings.answer_max_tokens))
+        try:
+            yield
+            await reserving
+        except BaseException as error:
+            reserving.cancel()
+            await asyncio.gather(reserving, return_exceptions=True)
+            tab.give_back()
+            if isinstance(error, Ended) and error.phrase.startswith("turn.budget"):
+                await turn.write(Record("dropped", turn.now_ms(), {"step": step, "why": "budget"}))
+            raise
 
     async def _without_pictures(self, work: Work, error: ModelError) -> bool:
         """The service refused one: it gets the conversation without. False: there was none."""

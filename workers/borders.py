@@ -86,7 +86,7 @@ async def unless_called(turn: Turn, work: Coroutine[Any, Any, T], *, interrupts:
         while not task.done():
             turn.claim.check()
             if turn.seconds_left <= 0:
-                raise Ended("turn.limit_time", seconds=int(turn.profile.limits.turn_s))
+                raise Ended("turn.limit_time", seconds=int(turn.profile.limits.turn_s)).by("limits.turn_s")
             listening = asyncio.create_task(news.wait())
             await asyncio.wait(
                 {task, listening},

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from config.rules import rule_of
 from config.watching import Watched
-from gateway import spending
+from gateway import budgets, spending
 from gateway.access import CommandUse, may
 from gateway.acting import perform, unallowed
 from gateway.commands import Done, Outside, command_of, find, said_to_model, unknown
@@ -40,6 +41,7 @@ from workers.passing import Passing
 from workers.pressed import tell_pressed
 from workers.rights import Rights
 from workers.steps import Steps
+from workers.tabs import warnings
 from workers.taking import readable
 from workers.turn import Ended, Turn, rows_for
 from workers.withholding import withhold_as_of_now
@@ -116,6 +118,7 @@ class Course:
             self.passing.on,
             partial(spending.spent, self.mailbox.store),
             Pins(self.mailbox.store).approved,
+            partial(budgets.standing, self.mailbox.store),
         )
 
     async def _answer(self, turn: Turn, adapter: Adapter, way: str) -> None:
@@ -150,11 +153,14 @@ class Course:
                 records = [record]
         except Ended as ended:
             await live.close()
-            log(logger, "turn ended", conversation=turn.stored.key.id, turn=turn.id[:8], reason=ended.phrase)
-            await self._finish(turn, adapter, say(ended.phrase, turn.language, **ended.values), notice=True)
+            rule = rule_of(loaded, turn.profile, ended.rule) if ended.rule else ""
+            why: dict[str, Any] = {"rule": rule} if rule else {}
+            log(logger, "turn ended", conversation=turn.stored.key.id, turn=turn.id[:8], reason=ended.phrase, **why)
+            await self._finish(turn, adapter, say(ended.phrase, turn.language, **ended.values), notice=True, rule=rule)
         else:
             await live.end()
-            await self._finish(turn, adapter, text, *records)
+            warned = await warnings(turn, settings.model.currency)
+            await self._finish(turn, adapter, text, *records, after=warned)
         finally:
             await live.close()
 
@@ -173,10 +179,14 @@ class Course:
         notice: bool = False,
         command: bool = False,
         only_for: str | None = None,
+        after: str = "",
+        rule: str = "",
     ) -> None:
-        """The answer, the reply and its rows in one script; then send."""
+        """The answer, the reply and its rows in one script; then send. `after`: our own words behind it."""
         text = text if notice else Links(turn, adapter.capabilities).harmless(text)
+        text = f"{text}\n\n{after}" if after else text
         data: dict[str, Any] = {"turn": turn.id, "text": text}
+        data |= {"rule": rule} if rule else {}
         data |= {"notice": True} if notice else {}
         data |= {"command": True} if command else {}
         rows = rows_for(turn, adapter.render(Outbound(text, is_notice=notice, only_for=only_for))) if text else []

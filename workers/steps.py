@@ -27,6 +27,8 @@ OF_ALL: Final = frozenset(
         "turn.stopped",
         "turn.limit_time",
         "turn.limit_tokens",
+        "turn.budget",
+        "turn.budget_unpriced",
         "turn.model_away",
         "turn.model_busy",
         "turn.model_refused",

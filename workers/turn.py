@@ -6,10 +6,11 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
+from config.limits import Limit, counts_profile
 from config.profiles import Profile
 from config.settings import Language
 from gateway import spending
@@ -22,8 +23,8 @@ from gateway.events import Actor, Attachment, Event, ReplyHandle
 from gateway.model_choice import chosen
 from gateway.phrases import language_of
 from gateway.platforms import Address, Part
-from gateway.spending import Accounts, Spent
-from gateway.store import Unreachable
+from gateway.spending import Accounts, Charge, Spent
+from gateway.store import Refused, Unreachable
 from gateway.unbroken import unbroken
 from gateway.waited import waited_ms
 from workers.context import begin_after, main_line
@@ -31,7 +32,9 @@ from workers.memo import Memo
 from workers.models import Occasion
 from workers.moves import read_event
 
-OF_THE_WHOLE: Final = frozenset({"id", "start", "at_ms", "to", "skills", "chosen", "branches"})
+SETTLE_TRIES: Final = 5
+SETTLE_PAUSE_S: Final = 0.5
+OF_THE_WHOLE: Final = frozenset({"id", "start", "at_ms", "to", "skills", "chosen", "counted", "branches"})
 """What a turn's state says for its branches as well."""
 
 
@@ -41,7 +44,13 @@ class Ended(Exception):
     def __init__(self, phrase: str, **values: object) -> None:
         super().__init__(phrase)
         self.phrase = phrase
+        self.rule = ""
         self.values = values
+
+    def by(self, rule: str) -> Ended:
+        """The same, with the key of the profile that says so."""
+        self.rule = rule
+        return self
 
 
 class Parked(Exception):
@@ -63,7 +72,7 @@ class Turn:
     state: dict[str, Any]
     """As stored: `id`, `chosen` (the model that people chose, if any), `start` (where its records begin in history), `at_ms`, `to` (where the reply goes, and the
     person's locale), `skills` (`Here.pin`: those that it works with, whoever goes on), and `model` (its failures in a row, since when, not to be asked before);
-    `branches`: by name, what a branch has otherwise than its turn.
+    `counted`: among what its accounts have spent in turns; `branches`: by name, what a branch has otherwise than its turn.
     """
     live_rows: dict[str, Row] = field(default_factory=dict)
     """Messages of ours that show the growing answer."""
@@ -83,6 +92,10 @@ class Turn:
     """Of a branch: the turn that it belongs to."""
     memo: Memo = field(default_factory=Memo)
     """Of the whole turn."""
+    charges: list[Charge] = field(default_factory=list)
+    """Of the whole turn: what is over and not settled yet."""
+    near: dict[Limit, tuple[Accounts, int]] = field(default_factory=dict)
+    """Of the whole turn: limits that hold here, with their accounts and what is spent of them, as far as is known."""
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One look at what waits at a time: several things of a turn may take theirs, and each command is run once."""
     news: asyncio.Event = field(init=False)
@@ -152,6 +165,13 @@ class Turn:
         worked_ms = now_ms - int(self.state["at_ms"]) - waited_ms(self.whole.all_records, now_ms)
         return self.profile.limits.turn_s - worked_ms / 1000
 
+    @property
+    def accounts(self) -> Accounts:
+        """Where it goes what this turn spends now."""
+        profile = self.profile
+        together = profile.name if counts_profile(profile.budget) else ""
+        return Accounts.at(self.stored.key, self.actor, profile.timezone, self.now_ms(), together)
+
     def now_ms(self) -> int:
         """The server's time."""
         return self.mailbox.now_ms()
@@ -190,7 +210,7 @@ class Turn:
         stored = [replace(record, branch=self.branch) for record in records] if self.branch else records
         history = self.whole.stored.history
         begin = begin_after(stored, history.end)
-        async with self._counted(records, is_end=state == "close"):
+        async with self._settled(is_end=state == "close"):
             await self.mailbox.append(
                 self.claim, records=stored, rows=rows, turn=turn, finished_step=finished_step, begin=begin
             )
@@ -199,26 +219,43 @@ class Turn:
             self.stored.history.extend(records)
 
     @asynccontextmanager
-    async def _counted(self, records: Sequence[Record], *, is_end: bool) -> AsyncIterator[None]:
-        """What these cost goes to the server in front of the write within, on the same way: it was spent, even if this
+    async def _settled(self, *, is_end: bool) -> AsyncIterator[None]:
+        """What calls cost goes to the server in front of the write within, on the same way: it was spent, even if this
         worker dies or has lost its claim.
         """
-        asked = is_end and any(record.type == "call" for record in self.all_records)
-        spent = Spent.of(records, turns=int(asked))
-        counting = asyncio.create_task(self._count(spent)) if spent != Spent() else None
-        if counting:
+        charges, self.whole.charges = self.whole.charges, []
+        if is_end and not self.state.get("counted") and any(record.type == "call" for record in self.all_records):
+            accounts = self.accounts
+            if charges and charges[-1].accounts == accounts:
+                charges[-1] = replace(charges[-1], spent=replace(charges[-1].spent, turns=1))
+            else:
+                charges.append(Charge(accounts, Spent(turns=1)))
+        settling = [asyncio.create_task(self._settle(one)) for one in charges]
+        if settling:
             await asyncio.sleep(0)  # it goes first
         try:
             yield
         finally:
-            if counting:
-                await counting
+            for one in settling:
+                await one
 
-    async def _count(self, spent: Spent) -> None:
-        accounts = Accounts.at(self.stored.key, self.actor, self.profile.timezone, self.now_ms())
-        with suppress(Unreachable):  # a figure is not worth a turn
-            keep_ms = self.mailbox.settings.retention_s * 1000
-            await spending.add(self.mailbox.store, accounts, spent, conversation_ms=keep_ms)
+    async def settle(self) -> None:
+        """Now, and not with the next write."""
+        async with self._settled(is_end=False):
+            pass
+
+    async def _settle(self, charge: Charge) -> None:
+        """A figure is not worth a turn; what was reserved is, for a limit holds by it."""
+        keep_ms = self.mailbox.settings.retention_s * 1000
+        for tried in range(SETTLE_TRIES if charge.hold else 1):
+            try:
+                await spending.settle(self.mailbox.store, charge, conversation_ms=keep_ms, again=tried > 0)
+            except Refused:
+                return
+            except Unreachable:
+                await asyncio.sleep(SETTLE_PAUSE_S if charge.hold else 0)
+            else:
+                return
 
     def _to_store(self) -> dict[str, Any]:
         """The turn's state; a branch puts its own in there."""

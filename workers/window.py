@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ from workers.compaction import SUMMARY_MAX_TOKENS, Cut
 from workers.context import SHORT_CHARACTERS, in_context, shortened, spoken
 from workers.models import ModelError, Request, Usage, text_of
 from workers.rendering import Prompt, messages
+from workers.tabs import Size, Tabs
 from workers.taint import tainted
 from workers.trouble import Trouble
 from workers.turn import Ended, Turn
@@ -27,6 +29,8 @@ from workers.turn import Ended, Turn
 logger = logging.getLogger(__name__)
 
 BYTES_PER_TOKEN: Final = 3.5
+SAFE: Final = 1.75
+"""What is only reckoned may be so much more: two bytes a token, as dense scripts and code are."""
 PICTURE_TOKENS: Final = 1_600
 """Of one that is as large as models look at them."""
 RESULTS_WHOLE: Final = 5
@@ -58,6 +62,7 @@ class Window:
 
     settings: ModelSettings
     trouble: Trouble
+    tabs: Tabs
 
     async def fitted(
         self, turn: Turn, prompt: Prompt, pictures: Mapping[str, str], leave: Leave
@@ -189,16 +194,21 @@ class Window:
         mark = secrets.token_hex(4)
         text = marks.from_outside(compaction.transcript(found.away, most))
         said = f'<data from="conversation" mark="{mark}">\n{text}\n</data mark="{mark}">'
+        tab = self.tabs.open(turn, leave.model, purpose="summary")
+        most_out = min(compaction.SUMMARY_MAX_TOKENS, self.settings.answer_max_tokens)
         request = Request(
-            model=leave.model,
+            model=tab.model,
             system=[{"type": "text", "text": compaction.INSTRUCTIONS}],
             messages=[{"role": "user", "content": [{"type": "text", "text": said}]}],
             tools=[],
-            max_tokens=min(compaction.SUMMARY_MAX_TOKENS, self.settings.answer_max_tokens),
+            max_tokens=most_out,
             occasion=turn.occasion(0, "summary"),
+            meter=tab.meter,
         )
+        if tab.limits:
+            await tab.reserve(_size(0, tokens(compaction.INSTRUCTIONS) + tokens(said)), most_out)
         try:
-            answer = await self.trouble.ask(request, leave)
+            answer = await tab.of(self.trouble.ask(request, leave))
         except ModelError as error:
             _log_rules(turn, error.detail, logging.WARNING)
             return "", Usage(), ""
@@ -214,6 +224,20 @@ def _log_rules(turn: Turn, reason: str, level: int) -> None:
 
 def taken(history: Sequence[Record], prompt: Prompt, sent: Sequence[dict[str, Any]]) -> float:
     """How many tokens a request takes: by what the service counted last, where nothing has got smaller since."""
+    return sum(_parts(history, prompt, sent))
+
+
+def sized(history: Sequence[Record], prompt: Prompt, sent: Sequence[dict[str, Any]]) -> Size:
+    """How many tokens a request takes, and how many at most."""
+    return _size(*_parts(history, prompt, sent))
+
+
+def _size(counted: float, reckoned: float) -> Size:
+    return Size(math.ceil(counted + reckoned), math.ceil(counted + reckoned * SAFE))
+
+
+def _parts(history: Sequence[Record], prompt: Prompt, sent: Sequence[dict[str, Any]]) -> tuple[float, float]:
+    """What the service has counted of it, and what is only reckoned."""
     reckoned = estimated(prompt, sent)
     for record in reversed(history):
         if record.branch:
@@ -224,8 +248,8 @@ def taken(history: Sequence[Record], prompt: Prompt, sent: Sequence[dict[str, An
             counted = sum(record.data["usage"].values())
             begin = next((at for at in range(len(sent), 0, -1) if sent[at - 1]["role"] == "assistant"), 0)
             since = sum(tokens(message["content"]) for message in sent[begin:])
-            return counted + since if counted >= (reckoned - since) / 3 else reckoned  # some count nothing at all
-    return reckoned
+            return (counted, since) if counted >= (reckoned - since) / 3 else (0, reckoned)  # some count nothing at all
+    return 0, reckoned
 
 
 def estimated(prompt: Prompt, sent: Sequence[dict[str, Any]]) -> float:

@@ -78,6 +78,7 @@ COMMANDS: Final = {
         "replay": _Command("workers.replay.cli:replay", "Run a recorded turn again, and see what is different."),
         "admin": _Command("gateway.cli.admin:admin", "Who may come to the admin pages and their API: links, tokens."),
         "audit": _Command("gateway.cli.audit:audit", "Who changed what, and what was refused."),
+        "usage": _Command("gateway.cli.usage:usage", "Who spent what: turns, tokens, money."),
         "config": _Command("gateway.cli.config:config", "Check and show the settings."),
         "rq": _Command("gateway.cli.rq:rq", "RQ's own command line, with our names of keys."),
         "redis": _Command("gateway.cli.redis:redis", "The embedded server and its folder."),

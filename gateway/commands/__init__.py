@@ -19,12 +19,14 @@ from gateway.events import Event
 from gateway.phrases import say
 
 if TYPE_CHECKING:  # intake looks commands up by name, and must not load what they work with
+    from config.limits import Limit
     from config.loading import Loaded
+    from gateway.budgets import Standing
     from gateway.events import Attachment
     from gateway.platforms import Capabilities
     from gateway.shelf.notes import Notes
     from gateway.shelf.shelf import Shelf
-    from gateway.spending import Spent
+    from gateway.spending import Accounts, Spent
 
 WhenBusy = Literal["waits", "beside", "overtakes"]
 """`waits`: its place in line. `beside`: run and answered at once, beside the turn. `overtakes`: what waits, and the turn
@@ -42,6 +44,9 @@ is for those who said nothing behind it.
 """
 _ASK: Final = re.compile(r"\A(?:--|—)ask(?:\s+|\Z)", re.IGNORECASE)
 """In front of such talk, as a word of its own; telephones make one dash of two."""
+
+OVER: Final = "_over"
+"""In the place of a message that was one too many. No message is read as this: no name of a command begins like that."""
 
 ALSO: Final = {"clear": "new"}
 """Other words for commands. `/clear` and `/new` are one thing: what is not sent any more is the same, and a conversation that
@@ -69,6 +74,8 @@ class Outside:
     """See `gateway.spending.spent`."""
     approved: Callable[[Sequence[str]], Awaitable[list[str]]]
     """Of these tools of servers, those that may be offered: somebody has approved their words."""
+    standing: Callable[[Accounts, Sequence[Limit]], Awaitable[list[Standing]]]
+    """See `gateway.budgets.standing`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +128,7 @@ class Command(Protocol):
 
 def names() -> list[str]:
     """All commands there are."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != OVER)
 
 
 def spoken() -> list[str]:
@@ -160,7 +167,7 @@ def asks_first(rest: str) -> bool:
 
 def find(name: str) -> Command | None:
     """The command of this name."""
-    if name not in names():
+    if name not in {*names(), OVER}:
         return None
     command: Command = importlib.import_module(f"{__name__}.{name}")
     return command

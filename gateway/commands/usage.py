@@ -1,7 +1,11 @@
-"""/usage: tokens and turns, of the last turn, of this conversation, and of today and this month for who asks and for here."""
+"""/usage: tokens and turns, of the last turn, of this conversation, and of today and this month for who asks and for here;
+and how far the limits that hold here are used.
+"""
 
 from __future__ import annotations
 
+from config.limits import counts_profile, limits
+from gateway.budget_words import of_standing
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.conversation.turns import last_turn
 from gateway.phrases import say
@@ -17,7 +21,8 @@ async def run(said: Said) -> Done:
     event, loaded = said.event, said.outside.loaded
     key = event.conversation
     profile = loaded.profile_for(key.connection, key.channel)
-    accounts = Accounts.at(key, event.actor, profile.timezone, said.now_ms)
+    together = profile.name if counts_profile(profile.budget) else ""
+    accounts = Accounts.at(key, event.actor, profile.timezone, said.now_ms, together)
     named = {
         "conversation": accounts.conversation,
         "your_day": accounts.person_day,
@@ -31,7 +36,14 @@ async def run(said: Said) -> Done:
         lines.append(("last", Spent.of(last)))
     lines += zip(named, await said.outside.spent(list(named.values())), strict=True)
     told = [f"- {_line(what, spent, said)}" for what, spent in lines]
-    return Done("\n".join([say("usage.head", said.language, timezone=profile.timezone), *told]))
+    told = [say("usage.head", said.language, timezone=profile.timezone), *told]
+    if standing := await said.outside.standing(accounts, limits(profile.budget)):
+        currency = loaded.settings.model.currency
+        told.append(say("usage.limits", said.language))
+        for one in sorted(standing, key=lambda one: one.limit.scope):
+            how = of_standing(one, currency, profile.timezone, said.now_ms, said.language)
+            told.append(f"- {say('usage.limit', said.language, **how)}")
+    return Done("\n".join(told))
 
 
 def _line(what: str, spent: Spent, said: Said) -> str:

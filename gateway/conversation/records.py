@@ -40,14 +40,15 @@ class Record:
                    it answers), tools (that alone may be used beside it), lead, text (of the body), rest: guidance
     `withheld`     ids, why (off, unsure, untrusted, changed, gone, unloaded), turn: nothing of these skills before this is sent
     `result`       id, from, text: the whole of a result that was too long for one page; `read_result` reads on in it
-    `dropped`      step, why: an answer under way was dropped (interrupt, empty, too_long): nothing of it is sent
+    `dropped`      step, why: an answer under way was dropped (interrupt, empty, too_long), or never asked for (budget): nothing of it is sent
     `asked`        turn, step, code, kind (approval, question, plan), call (the tool_use that waits), tool, requester, bound (hash of
                    all that the word is about), files (of the channel that it is about too: hashes by path), text, question, choices, until_ms, rows (of its card), after (the number of
                    the last message that waited then): a person has to say a word before it goes on
     `decided`      turn, code, word (yes, no, answer, expired), by (id), name, text, messages (that are the answer: the first
                    dedupe key of each): that word
     `unclear`      turn, messages: each could be the answer to several questions; whoever wrote them was asked which one
-    `reply`        turn, text (Markdown), notice (by the product itself), command: what the person was told
+    `reply`        turn, text (Markdown), notice (by the product itself), command: what the person was told; rule: the line of the profile that
+                   took the answer's place
     `failed`       turn, reason: the turn was closed without an answer; with part: that part was not delivered
     `card`         turn, text (Markdown), buttons (label, command, style of each), of (as in hint: what it answers beside the turn): what the product said in the midst of a
                    turn; the model is not told

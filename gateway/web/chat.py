@@ -188,6 +188,8 @@ class Chat:
             raise Unreachable("timeout") from error
         if received.state == "full":
             raise Refused(429, "message.full", "the inbox is full")
+        if received.state == "over":
+            raise Refused(429, "rate.over", received.reason)
         if received.state == "cold":
             raise Unreachable("the data is not what this process knows")
         response = web.json_response({"accepted": received.state}, status=202)

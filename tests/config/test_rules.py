@@ -18,6 +18,10 @@ tools: [load_skill,
 roles:
   admin: [slack-main/U1]
 notes:
+budget:
+  person:
+    day:
+      turns: 5
 """
 
 
@@ -34,6 +38,8 @@ notes:
         ("programs", "finance/export", "(not written: allows nothing)"),
         ("notes", None, "(not written: ask)"),
         ("limits.steps", None, "(not written: 30)"),
+        ("budget.person.day.turns", None, "line 13: budget.person.day.turns"),
+        ("budget.person.month.turns", None, "(not written: allows nothing)"),
     ],
 )
 def test_a_decision_names_the_line_of_its_rule(tmp_path: Path, key: str, value: str | None, rule: str) -> None:

@@ -54,6 +54,26 @@ def wrong(tmp_path: Path) -> Path:
     return file
 
 
+def test_under_a_budget_in_money_a_model_without_a_price_is_told(tmp_path: Path) -> None:
+    """It would be free, so it is not asked at all."""
+    (tmp_path / "profiles").mkdir()
+    profile = tmp_path / "profiles/default.yaml"
+    profile.write_text(
+        "fallback_model: spare\nmodels: [fast, big]\nbudget:\n  person:\n    month:\n      tokens: 5\n      money: 3.5\n"
+    )
+    file = tmp_path / "deskmate.yaml"
+    prices = "{fast: {input: 1, output: 2}, big-: {input: 1, output: 2}}"
+    file.write_text(f"model: {{name: fast-20270101, prices: {prices}}}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_checked(file, {})
+    [problem] = caught.value.problems
+    assert (problem.key, problem.line) == ("budget.person.month.money", 7)
+    assert "no price of 'spare', 'big'" in str(problem)
+    assert "model.prices" in str(problem)
+    profile.write_text("budget: {person: {day: {tokens: 5, turns: 3}}}\n")
+    load_checked(file, {})
+
+
 @pytest.mark.parametrize("name", ["*", "web_*", "some/*"])
 def test_a_pattern_in_approvals_is_told_for_it_would_fit_nothing(tmp_path: Path, name: str) -> None:
     (tmp_path / "profiles").mkdir()

@@ -63,7 +63,7 @@ async def test_another_day_is_another_account_of_the_same_month(store: Store) ->
 async def test_every_account_ends_by_itself(store: Store) -> None:
     await add(store, at(), SOME, conversation_ms=10_000)
     left = [await store.redis.pttl(key) async for key in store.redis.scan_iter(f"{store.layout.prefix}:*")]
-    assert len(left) == 5
+    assert len(left) == 5 + 2, "the accounts, and the lists of those of the day and of the month"
     assert min(left) > 0
 
 

@@ -36,6 +36,27 @@ class Occasion:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+@dataclass(slots=True)
+class Meter:
+    """What a call has cost so far: it costs something also where nobody gets its answer."""
+
+    usage: Usage | None = None
+    """None: the service has not said anything."""
+    model: str = ""
+    characters: int = 0
+    """Of all that came."""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One call of the Messages API, as the wire has it (snake_case keys of the public API)."""
 
@@ -45,16 +66,8 @@ class Request:
     tools: list[dict[str, Any]]
     max_tokens: int
     occasion: Occasion = Occasion()
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of one call."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
+    meter: Meter = field(default_factory=Meter, compare=False, repr=False)
+    """Read by whoever asks, once the call is over in any way. Nothing of it is sent."""
 
 
 @dataclass(frozen=True, slots=True)

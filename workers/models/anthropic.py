@@ -34,7 +34,7 @@ from config.settings import ModelSettings
 from gateway.logs import log
 from skills import depth
 from workers.answers import Growing
-from workers.models import Answer, ModelError, Request, StopReason, TextDelta, Usage
+from workers.models import Answer, Meter, ModelError, Request, StopReason, TextDelta, Usage
 
 DEFAULT_BASE_URL: Final = "https://api.anthropic.com"
 TOO_LONG: Final = ("prompt is too long", "exceed context limit", "context window", "context length", "too many tokens")
@@ -151,7 +151,7 @@ class AnthropicModel:
 
     async def stream(self, request: Request) -> AsyncIterator[TextDelta | Answer]:
         """Pieces of text, at last the `Answer`. Raises `ModelError`, also after some text was given."""
-        content = _written(self._body(request))
+        content, meter = _written(self._body(request)), request.meter
         del request  # many turns wait here at once, and the bytes are all that is needed
         response = await self._post("/v1/messages", content, stream=True)
         growing = Growing()
@@ -169,6 +169,7 @@ class AnthropicModel:
                     await _read_out(events)
                 yield _answer(growing)
         finally:
+            _read(meter, growing)
             await response.aclose()
 
     async def check(self) -> str:
@@ -296,6 +297,13 @@ def _answer(growing: Growing) -> Answer:
         stop_reason = "end_turn"
     content, bad_inputs = growing.content()
     return Answer(content, cast(StopReason, stop_reason), _usage(growing.usage), growing.model, bad_inputs)
+
+
+def _read(meter: Meter, growing: Growing) -> None:
+    """However it ended."""
+    if growing.usage:
+        meter.usage, meter.model = _usage(growing.usage), growing.model
+    meter.characters = growing.characters
 
 
 def _usage(given: dict[str, Any]) -> Usage:

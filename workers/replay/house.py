@@ -55,7 +55,9 @@ async def house_of(case: Case, place: Place) -> House:
             "mcp": {"servers": {name: _known(one) for name, one in settings.mcp.servers.items()}},
             "attachments": settings.attachments.model_dump(mode="json", exclude_defaults=True),
         },
-        profile=here.profile.model_dump(mode="json", exclude={"name", "roles"}, exclude_defaults=True),
+        profile=here.profile.model_dump(
+            mode="json", exclude={"name", "roles", "budget", "rate"}, exclude_defaults=True
+        ),
         skills=skills,
         approved=[asdict(one) for one in place.approved],
         asks_for_all=here.asks_for_all,

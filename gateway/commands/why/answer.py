@@ -27,6 +27,7 @@ def lines(turn: Sequence[Record], here: Here, language: str) -> Iterator[str]:
         yield say("why.by_itself", language)
         yield from _could(here, language)
     yield from _models(turn, language)
+    yield from (say("why.ended", language, rule=quoted(one.data["rule"])) for one in turn if _ended(one))
     yield from (say("why.failed", language, reason=quoted(one.data["reason"])) for one in turn if _failed(one))
 
 
@@ -55,6 +56,10 @@ def _models(turn: Sequence[Record], language: str) -> list[str]:
     """Which answered, by their own account."""
     names = dict.fromkeys(quoted(one.data["model"]) for one in turn if one.type == "answer" and one.data.get("model"))
     return [say("why.model", language, models=", ".join(names))] if names else []
+
+
+def _ended(record: Record) -> bool:
+    return record.type == "reply" and bool(record.data.get("rule"))
 
 
 def _failed(record: Record) -> bool:

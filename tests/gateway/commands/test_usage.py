@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from config.limits import Limit
+from gateway.budgets import Call, reserve
 from gateway.conversation.records import Record
 from gateway.spending import Accounts, Spent, Tokens, add
 from gateway.store import Store
-from tests.gateway.commands.world import ANA, MAX, NOW_MS, OPS, World
+from tests.gateway.commands.world import ANA, MAX, NOW_MS, OPS, PROFILE, World
 
 SETTINGS = "model: {prices: {fast: {input: 2, output: 10}}, currency: EUR}\n"
+BUDGET = """
+budget:
+  person:
+    day:
+      tokens: 2000000
+  channel:
+    month:
+      money: 9
+      turns: 50
+"""
 SPENT = Spent(3, 4, {"fast": Tokens(1_000_000, 100_000, 500_000)})
 
 
@@ -61,3 +73,23 @@ async def test_where_nothing_was_said_it_says_so_in_figures_and_wrong_words_are_
     assert "last turn" not in told
     assert "this conversation: tokens in 0" in told
     assert "nothing was done" in await world.told("/usage me", MAX)
+
+
+async def test_limits_that_hold_are_told_with_what_is_spent_reserved_and_when_they_renew(
+    store: Store, tmp_path: Path
+) -> None:
+    world = World(store, tmp_path, settings=SETTINGS, profile=PROFILE + BUDGET)
+    await spend(store)
+    accounts = Accounts.at(OPS, MAX, "Asia/Shanghai", NOW_MS)
+    call = Call("t1//answer", "w1", 5_000, 1_230_000, 60_000)
+    held_to = [Limit("person", "day", "tokens", 2_000_000), Limit("channel", "month", "money", 9_000_000)]
+    await reserve(store, accounts, held_to, call, conversation_ms=10_000)
+    *_, limits, month_money, month_turns, day = (await world.told("/usage", MAX)).split("\n")
+    assert limits == "Limits:"
+    assert month_money.startswith(
+        "- this channel's budget of this month: 0.00 of 9.00 EUR spent (and 1.23 EUR reserved"
+    )
+    assert "renews at " in month_money
+    assert "3 of 50 questions spent; it renews at" in month_turns
+    assert day.startswith("- your budget of today: 1,100,000 of 2,000,000 tokens spent (and 5,000 tokens reserved")
+    assert "(Asia/Shanghai)" in day

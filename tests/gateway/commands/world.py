@@ -13,6 +13,7 @@ from typing import Any
 
 from config.loading import Loaded, load
 from config.rules import rule_of
+from gateway.budgets import standing
 from gateway.commands import Done, Outside, Passed, Said, find
 from gateway.conversation.key import ConversationKey, key_of
 from gateway.conversation.records import Record
@@ -145,6 +146,7 @@ class World:
                 pass_on,
                 partial(spent, self.store),
                 Pins(self.store).approved,
+                partial(standing, self.store),
             ),
             **said,
         )
