@@ -13,35 +13,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from gateway.shelf.audit import line_of
-from gateway.store import Script, Store, reading
+from gateway.store import Script, Store, reading, script_of
 
-_AUDIT: Final = """
-    local pin = redis.call('HGET', KEYS[1] .. ':pins', ARGV[1])
-    local function audit(said, after) -- the line first, so that there is no change without it
-        local before = pin and cjson.decode(pin).hash or ''
-        redis.call('XADD', KEYS[1] .. ':audit', '*', 'said', said, 'before', before, 'after', after)
-    end
-"""
-_SET: Final = Script(
-    "pin",
-    _AUDIT
-    + """
-    audit(ARGV[2], cjson.decode(ARGV[3]).hash)
-    redis.call('HSET', KEYS[1] .. ':pins', ARGV[1], ARGV[3])
-    redis.call('HDEL', KEYS[1] .. ':changed', ARGV[1])
-    return redis.status_reply('OK')
-    """,
-)
-_TAKE: Final = Script(
-    "unpin",
-    _AUDIT
-    + """
-    if not pin then return 0 end
-    audit(ARGV[2], '')
-    redis.call('HDEL', KEYS[1] .. ':changed', ARGV[1])
-    return redis.call('HDEL', KEYS[1] .. ':pins', ARGV[1])
-    """,
-)
+_SET: Final = script_of("gateway.shelf", "pin")
+_TAKE: Final = script_of("gateway.shelf", "unpin")
+"""They write a line of the audit log, in one chain with the others about tools."""
 _CHANGED: Final = Script(
     "pin changed",
     """

@@ -1,21 +1,32 @@
-"""`deskmate audit`: who changed what about skills and tools of servers, and what was refused."""
+"""`deskmate audit`: who changed what, and what was refused; all of it for elsewhere, and whether it is still whole."""
 
 from __future__ import annotations
 
 import json
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
 from config.loading import Loaded
-from gateway.cli import CHANNEL_HELP, for_example, pass_readable
-from gateway.cli.acts import do, key_of
-from gateway.shelf.audit import Line, read, short
+from gateway.cli import CHANNEL_HELP, Stop, for_example, pass_readable
+from gateway.cli.acts import Open, do, key_of
+from gateway.shelf.audit import Line, read, short, streams
+from gateway.shelf.chain import Found, Kept, links
+from gateway.shelf.chain import verify as check
 from skills.visible import one_line
 
 
-@click.command(epilog=for_example("audit --channel slack-main/C0123", "audit -n 500 --json"))
+@click.group(
+    invoke_without_command=True,
+    epilog=for_example(
+        "audit --channel slack-main/C0123",
+        "audit -n 500 --json",
+        "audit export > audit.jsonl",
+        "audit verify --against audit.jsonl",
+    ),
+)
 @click.option("--channel", metavar="CONNECTION/CHANNEL", help=f"Only what was done there. {CHANNEL_HELP}")
 @click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, everything as it was stored.")
@@ -26,6 +37,8 @@ def audit(loaded: Loaded, channel: str | None, lines: int, as_json: bool) -> Non
     A line: when, who, where, what, before → after, and the rule that decided. Lines whose `what` ends in `refused`
     changed nothing. `operator NAME` is who typed it, by the machine's account.
     """
+    if click.get_current_context().invoked_subcommand:
+        return
     key = key_of(loaded, channel) if channel else None
     room = f"{key.connection}/{key.channel}" if key else ""
     found = do(loaded, channel, lambda there: read(there.store, room=room, most=lines))
@@ -43,3 +56,65 @@ def _told(line: Line) -> str:
     told = (at, line.who or "the model", line.channel or "everywhere", line.what, line.thing, change)
     rule = f"({line.rule})" if line.rule else ""
     return "  ".join(one_line(one) for one in (*told, rule) if one)
+
+
+@audit.command(epilog=for_example("audit export > audit-2026-11.jsonl"))
+@pass_readable
+def export(loaded: Loaded) -> None:
+    """Print all lines that are kept, one JSON object each, the oldest of each stream first.
+
+    Streams are changes, refused (only the latest) and tools (of MCP servers). `said` is what the hash was made of.
+    """
+
+    async def work(there: Open) -> None:
+        for stream in streams(there.store):
+            async for link in links(there.store, stream):
+                click.echo(link.dump())
+
+    do(loaded, None, work)
+
+
+@audit.command(
+    epilog=for_example(
+        "audit verify", "audit verify --against audit.jsonl", "audit verify --against changes:12:0a1b..."
+    )
+)
+@click.option(
+    "--against",
+    metavar="FILE|HEAD",
+    help="What was kept elsewhere: an export, or a text with heads that verify printed; or one such head.",
+)
+@pass_readable
+def verify(loaded: Loaded, against: str | None) -> None:
+    """Check that the log is as it was written.
+
+    Each line holds the hash of the one before. Printed are the heads, which you can keep elsewhere. The first line that was
+    changed, moved or taken out is named, and the exit code is 1 then. Without --against nobody can tell a chain that
+    somebody made anew as a whole, or whose end and head were both taken away.
+    """
+    try:
+        kept = _kept(against) if against else Kept()
+    except (OSError, ValueError) as error:
+        raise Stop(f"--against: {error}.") from None
+
+    async def work(there: Open) -> list[Found]:
+        return [await check(there.store, stream, kept) for stream in streams(there.store)]
+
+    found = do(loaded, None, work)
+    for one in found:
+        older = f", {one.older} of them from before there was a chain" if one.older else ""
+        told = one.trouble or "unbroken"
+        click.echo(f"{one.stream}: {one.lines} lines{older}: {one_line(told)}")
+        if one.head.n and not one.trouble:
+            click.echo(f"  {one.head}")
+    if any(one.trouble for one in found):
+        raise Stop("The audit log is not as it was written.")
+
+
+def _kept(against: str) -> Kept:
+    """Raises `OSError`, `ValueError`."""
+    file = Path(against)
+    if not file.exists():
+        return Kept.read([against])
+    with file.open(encoding="utf-8") as lines:
+        return Kept.read(lines)

@@ -1,9 +1,9 @@
-"""The audit log: who changed what about skills and tools of servers where, what it was before, and which rule allowed or
-refused it.
+"""The audit log: who changed what where, what it was before, and which rule allowed or refused it: skills, notes, roles, who was
+let in, `/hitl`, approvals, tools of servers, and the operator's files.
 
-Each line is written by the script that makes the change, so that there is no change without its line: those about tools
-lie where what was approved of them does (`gateway.pins`). Refusals, which
-anybody can bring about as often as they like, are kept apart from changes: of them there are only the latest.
+Each line is written by the script that makes the change, so that there is no change without its line: those about tools lie
+where what was approved of them does (`gateway.pins`). What changes in a conversation (approvals) or in files is noted beside.
+Refusals, which anybody can bring about as often as they like, are kept apart: of them there are only the latest.
 """
 
 from __future__ import annotations
@@ -90,6 +90,9 @@ class Line:
     before: str
     """As it was stored; empty for nothing."""
     after: str
+    n: int = 0
+    """Its number in the chain of its stream (`gateway.shelf.chain`); 0: it was written before there was one."""
+    hash: str = ""
 
 
 def line_of(who: str, what: str, thing: str, *, room: str = "", rule: str = COMMAND_LINE) -> str:
@@ -100,7 +103,7 @@ def line_of(who: str, what: str, thing: str, *, room: str = "", rule: str = COMM
 
 async def read(store: Store, *, room: str = "", most: int = 50) -> list[Line]:
     """The latest lines, the oldest of them first; with a `room` only those of it. Raises `Unreachable`."""
-    found = [line for key in _streams(store) for line in await _latest(store, key, room, most)]
+    found = [line for key in streams(store).values() for line in await _latest(store, key, room, most)]
     return sorted(found, key=_when)[-most:]
 
 
@@ -119,7 +122,7 @@ async def page(store: Store, *, rooms: Collection[str] | None, most: int, before
     Lines of one moment stay together, so that none is left out between two pages. Raises `Unreachable`.
     """
     found: list[Line] = []
-    for key in _streams(store):
+    for key in streams(store).values():
         end = f"({before}" if before else "+"
         of_stream: list[Line] = []
         while len(of_stream) <= most and end:
@@ -136,9 +139,10 @@ async def page(store: Store, *, rooms: Collection[str] | None, most: int, before
     return Page(found[:end_at], len(found) > end_at)
 
 
-def _streams(store: Store) -> tuple[str, ...]:
+def streams(store: Store) -> dict[str, str]:
+    """The keys of what is kept, by name."""
     skills, tools = store.layout.skills_root, store.layout.mcp_root
-    return f"{skills}:audit", f"{skills}:refused", f"{tools}:audit"
+    return {"changes": f"{skills}:audit", "refused": f"{skills}:refused", "tools": f"{tools}:audit"}
 
 
 async def _latest(store: Store, key: str, room: str, most: int) -> list[Line]:
@@ -161,9 +165,11 @@ def _when(line: Line) -> tuple[int, int]:
 
 def _line(id_: str, fields: dict[bytes, bytes]) -> Line:
     said = mapping(fields[b"said"])
-    told = (str(said.get(name, "")) for name in ("who", "channel", "what", "thing", "rule"))
-    change = (fields.get(name, b"").decode("utf-8", "replace") for name in (b"before", b"after"))
-    return Line(id_, int(id_.partition("-")[0]), *told, *change)
+    who, channel, what, thing, rule = (str(said.get(name, "")) for name in ("who", "channel", "what", "thing", "rule"))
+    before, after = (fields.get(name, b"").decode("utf-8", "replace") for name in (b"before", b"after"))
+    number, hash_ = fields.get(b"n", b"0"), fields.get(b"hash", b"").decode("utf-8", "replace")
+    n = int(number) if number.isdigit() else 0
+    return Line(id_, int(id_.partition("-")[0]), who, channel, what, thing, rule, before, after, n, hash_)
 
 
 def short(stored: str) -> str:

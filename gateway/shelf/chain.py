@@ -1,0 +1,186 @@
+"""The chain of the audit log: each line holds the hash of the one before, so that whoever changes, takes out or moves one leaves
+a break behind. It is made where the line is written, in the script (`scripts/prelude.lua`).
+
+No key is in it. Whoever may write to Redis could make the whole chain anew from some line on; against that somebody keeps a
+head, or an export, elsewhere. A key would have to be known to each process that writes, and to Redis, which runs the script.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateway.shelf.audit import PAGE, streams
+from gateway.shelf.stored import mapping
+from gateway.store import Store, reading
+
+BEGIN: Final = "0" * 64
+FOR_A_WHILE: Final = frozenset({"refused"})
+"""Streams of which only the latest lines are kept."""
+_HEAD: Final = re.compile(r"([a-z]+):(\d{1,15}):([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A line as it is stored, and as it is exported."""
+
+    stream: str
+    id: str
+    said: str
+    before: str
+    after: str
+    n: int
+    """0: from before there was a chain."""
+    at: str
+    prev: str
+    hash: str
+
+    @property
+    def reckoned(self) -> str:
+        """The hash that it should have."""
+        parts = (self.prev, str(self.n), self.at, self.said, self.before, self.after)
+        whole = b"".join(
+            b"%d:%b" % (len(raw), raw) for raw in (one.encode("utf-8", "surrogateescape") for one in parts)
+        )
+        return hashlib.sha256(whole).hexdigest()
+
+    def dump(self) -> str:
+        """JSON, one line; what was said is there once as it was hashed, and once to be read."""
+        said: Mapping[str, Any] = {}
+        with suppress(ValueError):
+            said = mapping(self.said)
+        return json.dumps({**said, **{name: getattr(self, name) for name in self.__dataclass_fields__}})
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last line of a stream: whoever keeps it can tell later that nothing up to there was changed."""
+
+    stream: str
+    n: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.stream}:{self.n}:{self.hash}"
+
+
+@dataclass(slots=True)
+class Kept:
+    """What somebody kept elsewhere, by stream and number."""
+
+    hashes: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, lines: Iterable[str]) -> Kept:
+        """Heads, wherever they stand in a text, or the lines of an export. Raises `ValueError` where there is neither."""
+        kept = cls()
+        for line in lines:
+            if line.lstrip().startswith("{"):
+                one = mapping(line)
+                if isinstance(one.get("n"), int) and one["n"] > 0:
+                    kept.hashes[str(one.get("stream")), one["n"]] = str(one.get("hash"))
+            else:
+                kept.hashes |= {(name, int(n)): hash_ for name, n, hash_ in _HEAD.findall(line)}
+        if not kept.hashes:
+            raise ValueError("neither a head (STREAM:NUMBER:HASH) nor a line of an export")
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a look at one stream's chain tells."""
+
+    stream: str
+    lines: int
+    older: int
+    """Lines from before there was a chain: nobody can tell anything of them."""
+    head: Head
+    trouble: str = ""
+    """The first line that is broken, missing or changed. Empty: there is none."""
+
+
+async def links(store: Store, stream: str) -> AsyncIterator[Link]:
+    """All lines of a stream, the oldest first. Raises `Unreachable`."""
+    key, begin = streams(store)[stream], "-"
+    while True:
+        with reading():
+            page: Any = await store.redis.xrange(key, min=begin, count=PAGE)
+        for id_, fields in page:
+            yield _link(stream, id_.decode(), fields)
+        if len(page) < PAGE:
+            return
+        begin = f"({page[-1][0].decode()}"
+
+
+async def verify(store: Store, stream: str, kept: Kept) -> Found:
+    """Whether a stream is as it was written, and has all that was kept of it. Raises `Unreachable`."""
+    with reading():
+        said: Any = await store.redis.get(f"{streams(store)[stream]}:head")
+    look = _Look(stream, kept)
+    async for link in links(store, stream):
+        look.take(link)
+    return look.end((said or b"").decode("utf-8", "replace"))
+
+
+class _Look:
+    def __init__(self, stream: str, kept: Kept) -> None:
+        self._stream = stream
+        self._known = {n: hash_ for (name, n), hash_ in kept.hashes.items() if name == stream}
+        self._n, self._hash = 0, BEGIN
+        self._lines, self._older = 0, 0
+        self._trouble = ""
+
+    def take(self, link: Link) -> None:
+        self._lines += 1
+        if not link.n and not self._n:
+            self._older += 1
+            return
+        self._trouble = self._trouble or self._wrong(link)
+        self._n, self._hash = link.n, link.hash
+
+    def _wrong(self, link: Link) -> str:
+        called = f"line {link.n} ({link.id})"
+        if not link.n:
+            return f"the line {link.id}, behind line {self._n}, is in no chain: it was put there, or its number was taken out"
+        if link.reckoned != link.hash:
+            return f"{called} was changed: what it holds is not what its hash was made of"
+        is_first = self._n == 0
+        if is_first and self._stream in FOR_A_WHILE:
+            pass  # older ones are not kept
+        elif link.n > self._n + 1:
+            gone = f"line {self._n + 1} is" if link.n == self._n + 2 else f"lines {self._n + 1} to {link.n - 1} are"
+            return f"{gone} missing, before {called}"
+        elif link.n <= self._n:
+            return f"{called} stands behind line {self._n}: lines were moved, or put in"
+        elif link.prev != self._hash:
+            return f"{called} does not follow the line before it: that one was put in the place of another one"
+        if self._known.get(link.n, link.hash) != link.hash:
+            return f"{called} is not the one that was kept elsewhere: it, or one before it, was changed and the chain made anew"
+        return ""
+
+    def end(self, said: str) -> Found:
+        head = Head(self._stream, self._n, self._hash)
+        told = re.fullmatch(r"(\d+) ([0-9a-f]+)", said)
+        last = int(told[1]) if told else 0
+        known = max(self._known, default=0)
+        if not self._trouble and max(last, known) > self._n:
+            whose = "what was kept elsewhere ends" if known > last else "the chain's head is"
+            first = self._n + 1
+            self._trouble = f"line {first} is missing, and all behind it: {whose} at line {max(last, known)}"
+        elif not self._trouble and self._n and (told is None or (int(told[1]), told[2]) != (self._n, self._hash)):
+            self._trouble = f"the chain's head was changed: it is not that of line {self._n}"
+        return Found(self._stream, self._lines, self._older, head, self._trouble)
+
+
+def _link(stream: str, id_: str, fields: Mapping[bytes, bytes]) -> Link:
+    def of(name: bytes) -> str:
+        return fields.get(name, b"").decode("utf-8", "surrogateescape")
+
+    number = of(b"n")
+    n = int(number) if number.isascii() and number.isdigit() and len(number) < 16 else 0
+    return Link(stream, id_, of(b"said"), of(b"before"), of(b"after"), n, of(b"at"), of(b"prev"), of(b"hash"))

@@ -1,0 +1,6 @@
+-- note(said, id, before, after): a line about something that is stored elsewhere; an id has one
+if not made_before(ARGV[2]) then
+  audit(ARGV[1], ARGV[3], ARGV[4])
+  made(ARGV[2], 'noted')
+end
+return 'OK'
