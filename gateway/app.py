@@ -25,6 +25,7 @@ from config.loading import Loaded
 from config.rules import rule_of
 from config.settings import Settings
 from config.watching import Watched
+from gateway import reloads
 from gateway.admin.visits import House
 from gateway.bell import Bell, open_bell
 from gateway.boards import Boards
@@ -187,6 +188,7 @@ class Gateway:
         self._opening = asyncio.create_task(self._open(), name="open")
         tasks = [self._opening, asyncio.create_task(self._pack(self._opening), name="pack")]
         tasks.append(asyncio.create_task(self._parts.watched.follow(), name="watch"))
+        tasks.append(asyncio.create_task(self._tell_reloads(self._opening), name="reloads"))
         tasks += [
             asyncio.create_task(introduce(name, adapter), name=f"identity {name}")
             for name, adapter in self._parts.adapters.items()
@@ -206,6 +208,11 @@ class Gateway:
         name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         if not opening.cancelled() and opening.exception() is None:
             await Packer(self._parts.store, self._parts.settings.skills, name).run()
+
+    async def _tell_reloads(self, opening: asyncio.Task[None]) -> None:
+        await asyncio.wait([opening])
+        if not opening.cancelled() and opening.exception() is None:
+            await reloads.follow(self._parts.watched, self._parts.store)
 
     async def healthz(self, _: web.Request) -> web.Response:
         """The process answers."""

@@ -9,6 +9,8 @@ from gateway.asked import TEXT_MAX, Asked, Word, asked_in, decided, key_of, open
 from gateway.commands import Done, Said
 from gateway.conversation.records import Record
 from gateway.phrases import LANGUAGES, say
+from gateway.roles import person_of
+from gateway.shelf.audit import Change
 from gateway.text.quoting import quoted
 
 
@@ -58,6 +60,10 @@ async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
     if not verdict.allowed:
         refused = say("asked.no_right", language, code=asked.code, rule=quoted(verdict.rule))
         return Done(refused, is_private=True, is_settled=False)
+    change = Change(
+        f"{said.turn} {asked.code}", person_of(place.room, actor), place.room, place.channel_id, verdict.rule
+    )
+    await said.outside.shelf.note(change, f"approval {word}", f"{asked.code} {asked.kind} {asked.bound[:12]}".strip())
     return _decided(said, asked, word, rest)
 
 

@@ -15,7 +15,9 @@ from config.settings import ToolsSettings
 from gateway.access import Here
 from gateway.conversation.claim import Lost
 from gateway.conversation.records import Record
+from gateway.events import Actor
 from gateway.logs import log
+from gateway.roles import person_of
 from gateway.skill_tools import LOAD
 from gateway.workspace import Workspace
 from skills.library import SkillNotFound
@@ -114,6 +116,7 @@ class Calls:
         if isinstance(judged, Waits):
             if not self._persons.has_asked("approval", call.id):
                 looked = await look(self.offered[call.name], judged, self._workspace(here))
+                await self._note_asked(looked, here)
                 await self._persons.approve(looked)
             return
         shown = self._shown_name(call, here)
@@ -173,6 +176,20 @@ class Calls:
         self._warn(result.records)
         await self.cards.send(rows)
 
+    async def _note_asked(self, waits: Waits, here: Here) -> None:
+        call, persons = waits.call, self._persons
+        thing = f"{persons.code(call.id)} {waits.shown} {waits.bound[:12]}"
+        id_ = f"asked {self.turn.key('approval', call.id)}"
+        await self.rights.noted(self.turn.actor, here, id_, ("approval asked", thing, waits.why))
+
+    async def _note_run(self, runs: Runs, here: Here) -> None:
+        """Before it runs: nothing that a person said yes to runs without its line."""
+        if word := self._persons.approved(runs.call.id):
+            id_ = f"run {self.turn.key('run', runs.call.id)}"
+            rule = f"{person_of(here.room, Actor(word.by))} said yes"
+            thing = f"{word.code} {self._shown_name(runs.call, here)} {word.bound[:12]}"
+            await self.rights.noted(self.turn.actor, here, id_, ("approval run", thing, rule))
+
     async def _refuse(self, refusal: Refusal, here: Here) -> ToolResult:
         if refusal.rule:
             await self.rights.refused(self.turn.actor, here, refusal.named, refusal.rule)
@@ -183,6 +200,7 @@ class Calls:
     async def _run(self, judged: Runs, here: Here) -> tuple[ToolResult, bool]:
         """What the model gets, and whether it is an error."""
         call, tool = judged.call, judged.tool
+        await self._note_run(judged, here)
         for change in judged.changes:
             log(logger, f"argument {change}", name=self._shown_name(call, here), turn=self.turn.id[:8])
         context = Call(

@@ -38,7 +38,7 @@ class Persons:
     async def approve(self, waits: Waits) -> None:
         """Ask whether this call may run. Raises `Lost`, `Unreachable`, `Parked`."""
         call, language = waits.call, self.turn.language
-        code = self._code("approval", call.id)
+        code = self.code(call.id)
         shown = visible(json.dumps(waits.arguments, ensure_ascii=False, indent=1))
         text = "\n".join(
             [
@@ -56,6 +56,15 @@ class Persons:
         data = {"step": call.step, "call": call.id, "tool": call.name, "bound": waits.bound}
         data |= {"files": dict(waits.files)} if waits.files else {}
         await self._ask("approval", code, Outbound(text, is_notice=True, buttons=buttons), data)
+
+    def code(self, call_id: str) -> str:
+        """Under which a call's yes is asked for."""
+        return self._code("approval", call_id)
+
+    def approved(self, call_id: str) -> Asked | None:
+        """The yes to a call, if one was needed."""
+        found = (one for one in self._all if one.call == call_id and one.kind == "approval" and one.word == "yes")
+        return next(found, None)
 
     async def question(self, call: Pending, needs: NeedsPerson) -> None:
         """Put the model's question to people, unless that was done. Raises `Lost`, `Unreachable`, `Parked`."""

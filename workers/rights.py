@@ -43,6 +43,15 @@ class Rights:
         except OSError as error:
             raise ToolError(f"{skill.id} can't be laid out here: {error.strerror}. Go on without it.") from error
 
+    async def noted(self, actor: Actor | None, here: Here, id_: str, line: tuple[str, str, str]) -> None:
+        """Note what becomes of a call that a person has a say in: what, of which, by which rule. The same id is one line.
+
+        Raises `Unreachable`.
+        """
+        what, thing, rule = line
+        who = person_of(here.room, actor) if actor else ""
+        await self.shelf.note(Change(id_, who, here.room, here.channel_id, rule), what, thing)
+
     async def refused(self, actor: Actor | None, here: Here, tool: str, rule: str) -> None:
         """Note a call that a rule forbids. Raises `Unreachable`."""
         who = person_of(here.room, actor) if actor else ""

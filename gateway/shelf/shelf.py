@@ -228,6 +228,10 @@ class Shelf:
         """
         await self._run("audit", change.line(what, thing), change.id, REFUSALS_KEPT)
 
+    async def note(self, change: Change, what: str, thing: str, before: str = "", after: str = "") -> None:
+        """Keep a line about a change that is stored elsewhere; with the same id it stays one line. Raises `Unreachable`."""
+        await self._run("audit_note", change.line(what, thing), change.id, before, after)
+
     async def made(self, change: Change) -> Made | None:
         """What this very change did, if it was made already and its answer was lost on the way. Raises `Unreachable`."""
         with reading():

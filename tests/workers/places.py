@@ -80,3 +80,6 @@ class Fixed:
     async def refused(self, actor: Actor | None, here: Here, tool: str, rule: str) -> None:
         del here
         self.refusals.append((actor.id if actor else "", tool, rule))
+
+    async def noted(self, actor: Actor | None, here: Here, id_: str, line: tuple[str, str, str]) -> None:
+        del actor, here, id_, line

@@ -14,6 +14,7 @@ import pytest
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.overview import overview, waits_for_word
 from gateway.events import Actor
+from gateway.shelf.audit import read
 from gateway.store import Layout
 from tests.gateway.conversation.world import until
 from tests.harness.fake_model import Asked
@@ -393,3 +394,25 @@ async def test_operators_see_that_a_turn_waits_for_a_word(opened: Opened) -> Non
         assert await waits_for_word(mailbox, seen) == {WHERE.id}
         await world.ask(f"/approve {code}", actor=LI)
         assert await waits_for_word(mailbox, (await overview(mailbox)).conversations) == frozenset()
+
+
+async def test_what_is_asked_said_and_run_leaves_a_line_each_once(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with([sends(), says("Sent."), sends(), says("Not sent.")])
+        code = code_in(await world.ask("send it"))
+        await world.ask(f"/approve {code}", actor=LI)
+        other = code_in(await world.ask("again"))
+        await world.ask(f"/deny {other} no", actor=LI)
+        found = await read(world.desk.mailbox.store)
+        lines = [
+            (one.who, one.what, one.thing.split()[0], one.rule) for one in found if one.what.startswith("approval")
+        ]
+        assert lines == [
+            ("chat/U-MAX", "approval asked", code, "listed"),
+            ("chat/U-LI", "approval yes", code, "profiles/default.yaml line 11: roles.approver"),
+            ("chat/U-MAX", "approval run", code, "chat/U-LI said yes"),
+            ("chat/U-MAX", "approval asked", other, "listed"),
+            ("chat/U-LI", "approval no", other, "profiles/default.yaml line 11: roles.approver"),
+        ]
+        bounds = {one.thing.split()[-1] for one in found if one.what.startswith("approval") and code in one.thing}
+        assert len(bounds) == 1, "all three are about the same call, with the same arguments"

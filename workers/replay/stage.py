@@ -80,6 +80,9 @@ class Looking(Shelf):
     async def audit(self, change: Change, what: str, thing: str) -> None:
         """What is refused in a replay is nobody's doing."""
 
+    async def note(self, change: Change, what: str, thing: str, before: str = "", after: str = "") -> None:
+        """Nor is what is asked and allowed."""
+
 
 @asynccontextmanager
 async def scratch() -> AsyncIterator[str]:
