@@ -17,6 +17,7 @@ from config.settings import Language
 from gateway.conversation.records import Record
 from gateway.events import Event
 from gateway.phrases import say
+from gateway.text.quoting import quoted
 
 if TYPE_CHECKING:  # intake looks commands up by name, and must not load what they work with
     from config.limits import Limit
@@ -36,6 +37,9 @@ looks at it wherever it is.
 Passed = Literal["there", "no_room", "nowhere"]
 """What became of a word for another conversation. `no_room`: too much waits there. `nowhere`: no other one asks for it."""
 
+SHOWN_MAX = 60
+"""Characters of a name that is none."""
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 SPOKEN = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:@\S+)?(?:\s+(.*))?\Z", re.DOTALL)
 
 TALK: Final = frozenset({"plan", "team"})
@@ -175,9 +179,10 @@ def find(name: str) -> Command | None:
 
 def unknown(name: str, language: str) -> Done:
     """The answer to a command that there is not."""
-    near = ", ".join(f"`/{one}`" for one in difflib.get_close_matches(name, spoken(), n=3, cutoff=0.65))
+    shown = f"/{name}" if _NAME.fullmatch(name) else quoted(f"/{name}", SHOWN_MAX)  # /help is told any word
+    near = ", ".join(f"`/{one}`" for one in difflib.get_close_matches(name[:SHOWN_MAX], spoken(), n=3, cutoff=0.65))
     key = "command.unknown_near" if near else "command.unknown"
-    return Done(say(key, language, name=name, near=near))
+    return Done(say(key, language, name=shown, near=near))
 
 
 def misused(name: str, language: str) -> Done:

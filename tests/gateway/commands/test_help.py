@@ -77,7 +77,7 @@ async def test_what_stands_behind_new_is_not_lost_in_silence(world: World) -> No
 
 def test_an_unknown_command_is_told_which_come_near() -> None:
     assert "Perhaps `/skill`?" in unknown("skil", "en").text
-    assert unknown("qqq", "en").text == say("command.unknown", "en", name="qqq")
+    assert unknown("qqq", "en").text == say("command.unknown", "en", name="/qqq")
 
 
 def test_names_and_lines_fit_the_menus_of_platforms() -> None:
