@@ -29,10 +29,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
+from types import SimpleNamespace
 from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
+from markdown_it.helpers import parseLinkDestination, parseLinkTitle
 from markdown_it.rules_inline import StateInline, emphasis, strikethrough
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
@@ -162,7 +164,7 @@ Mend = Callable[[list[Token]], list[Token]]
 
 
 def _written(markdown: str, dialect: Dialect, mend: Mend) -> str | None:
-    tokens = _READER.parse(markdown)
+    tokens = _READER.parse(markdown, _env(markdown))
     if any(token.level >= _NESTING_MAX - 1 for one in tokens for token in chain([one], one.children or [])):
         return None  # the library drops what is deeper
     for token in tokens:
@@ -311,12 +313,51 @@ _NESTING_MAX: Final = 60
 """Blocks and marks inside each other. What goes deeper is no text of a person or a model, and is shown as it stands."""
 
 
+_STEP: Final = "steps left"
+_STEPS_EACH: Final = 8
+_STEPS_LEAST: Final = 200
+
+
+def _env(markdown: str) -> dict[str, int]:
+    """For one reading: how many steps all its brackets together may take to find their ends.
+
+    Of a text each bracket looks at all the rest, and again at what it has found there. A text of a person or a model takes
+    fewer steps than it has characters; where none are left, brackets are text.
+    """
+    return {_STEP: _STEPS_LEAST + _STEPS_EACH * len(markdown)}
+
+
+def _label_end(state: StateInline, start: int, disableNested: bool = False) -> int:  # noqa: N803  # as the library calls it
+    """Where the label ends that begins at `start`, or -1: the library's `parseLinkLabel`, counted."""
+    before, level, end = state.pos, 1, -1
+    state.pos = start + 1
+    while state.pos < state.posMax and state.env[_STEP] > 0:
+        state.env[_STEP] -= 1
+        mark, at = state.src[state.pos], state.pos
+        if mark == "]":
+            level -= 1
+            if level == 0:
+                end = state.pos
+                break
+        state.md.inline.skipToken(state)
+        if mark == "[":
+            if at == state.pos - 1:  # text, and no part of anything
+                level += 1
+            elif disableNested:
+                break
+    state.pos = before
+    return end
+
+
 def _reader() -> MarkdownIt:
     reader = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING_MAX})
     reader.enable(["table", "strikethrough"])
     # An entity is what people typed, and would be shown as another text. A definition's line would not be shown, and
     # may be in another part than its link. A text above `---` is no heading to who writes a chat message.
     reader.disable(["entity", "reference", "lheading"])
+    reader.helpers = SimpleNamespace(  # type: ignore[assignment]  # a module, there
+        parseLinkLabel=_label_end, parseLinkDestination=parseLinkDestination, parseLinkTitle=parseLinkTitle
+    )
     reader.inline.ruler.at("emphasis", _beside_cjk(emphasis.tokenize))
     reader.inline.ruler.at("strikethrough", _beside_cjk(strikethrough.tokenize))
     reader.inline.ruler.before("newline", "bare_address", _bare_address)
@@ -433,7 +474,7 @@ class _Writer:
         return [SyntaxTreeNode(self._cell(cell)).children for cell in cells(line)]
 
     def _cell(self, cell: str) -> list[Token]:
-        tokens = _READER.parseInline(cell.replace("\\|", "|"))
+        tokens = _READER.parseInline(cell.replace("\\|", "|"), _env(cell))
         for token in tokens:
             token.children = self._mend(token.children or [])
         return tokens

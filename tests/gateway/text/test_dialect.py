@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 from collections import Counter
+from collections.abc import Callable
 from html.parser import HTMLParser
 from itertools import count
 
@@ -402,3 +404,31 @@ def test_escaped_text_has_no_marks(text: str) -> None:
     assume(words)
     assert rich(READY.escape(words)).text == words
     assert not rich(READY.escape(words)).entities
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many functions are called, which another machine's haste does not change."""
+    called = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal called
+        called += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+@pytest.mark.parametrize("end", ["", "]", "](http://a.example/)"])
+@pytest.mark.parametrize("seed", ["[", "![", "[a](", "![a](", "[[]", "[a][", "[**", "[`", "~a~", "*a_", "<a "])
+def test_twice_the_text_is_about_twice_the_work(seed: str, end: str) -> None:
+    once, twice = (steps(lambda times=times: write(seed * times + end, PLAIN)) for times in (1_000, 2_000))  # type: ignore[misc]
+    assert twice < 2.6 * once
+
+
+def test_the_brackets_of_a_usual_text_all_find_their_ends() -> None:
+    line = "- [a *link* with `code` [in] it](http://a.example/x) and ![a picture [1]](http://a.example/y.png), [2]\n"
+    assert write(line * 100, PLAIN).count("(http://a.example/") == 200
