@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 from pydantic import SecretStr
 
-from gateway.platforms import Malformed, Outside, RawRequest, Unauthorized
+from gateway.platforms import Malformed, Outside, RawRequest, Unauthorized, own_ms
 from gateway.platforms.feishu import Adapter, Settings
 from tests.harness.feishu_twin import (
     APP_ID,
@@ -37,7 +37,7 @@ from tests.harness.feishu_twin import (
 )
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/feishu.json").read_text(encoding="utf-8"))
-NOWHERE = cast("Outside", type("Nowhere", (), {"http": None, "files": None}))
+NOWHERE = cast("Outside", type("Nowhere", (), {"http": None, "files": None, "now_ms": own_ms}))
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from pydantic import SecretStr, ValidationError
 
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
-from gateway.platforms import Button, Malformed, Outbound, Outside, RawRequest, Unauthorized
+from gateway.platforms import Button, Malformed, Outbound, Outside, RawRequest, Unauthorized, own_ms
 from gateway.platforms.discord import GUIDE, TEXT_LIMIT, Adapter, Settings, _first
 from gateway.text.markdown import utf16
 from gateway.wire import object_of, read_json, text_of
@@ -30,7 +30,7 @@ from tests.harness.discord_twin import BOT, CHANNEL, DIRECT, GUILD, PUBLIC_KEY, 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/discord.json").read_text(encoding="utf-8"))
 NOW = 1_760_000_000.0
 JSON = "application/json"
-NOWHERE = cast("Outside", type("Nowhere", (), {"http": None, "files": None}))
+NOWHERE = cast("Outside", type("Nowhere", (), {"http": None, "files": None, "now_ms": own_ms}))
 AGENT = "775799577604522054"
 """Our own id in the vectors."""
 

@@ -20,7 +20,7 @@ from pydantic import SecretStr, ValidationError
 
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
-from gateway.platforms import Button, Malformed, Outbound, Outside, Part, RawRequest, Unauthorized
+from gateway.platforms import Button, Malformed, Outbound, Outside, Part, RawRequest, Unauthorized, own_ms
 from gateway.platforms.feishu import _DIALECT, CARD_MAX_BYTES, TABLES_MAX, Adapter, Settings, _decrypted
 from gateway.text.dialect import write
 from tests.gateway.platforms.hostile import can_be_kept, spoiled
@@ -34,7 +34,7 @@ TOKEN = "rvaYgkND1GOiu5MM0E1rncYC6PLtF7JV"
 KEY = "test key"
 OURS = "ou_bot_0000000000000000000000"
 CHAT = "oc_5ce6d572455d361153b7xx51da133945"
-NOWHERE = cast("Outside", type("Nowhere", (), {"http": None, "files": None}))
+NOWHERE = cast("Outside", type("Nowhere", (), {"http": None, "files": None, "now_ms": own_ms}))
 
 
 def adapter(key: str = "", **keys: Any) -> Adapter:

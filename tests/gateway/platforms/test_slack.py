@@ -21,7 +21,7 @@ from slack_sdk.signature import SignatureVerifier
 
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
-from gateway.platforms import Button, Malformed, Outbound, Outside, RawRequest, Unauthorized
+from gateway.platforms import Button, Malformed, Outbound, Outside, RawRequest, Unauthorized, own_ms
 from gateway.platforms.slack import (
     ACTION,
     BUTTON_LIMIT,
@@ -43,7 +43,7 @@ VECTORS = json.loads((Path(__file__).parents[2] / "vectors/slack.json").read_tex
 NOW = 1_760_000_000.0
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
-NOWHERE = cast("Outside", type("Nowhere", (), {"http": None, "feed": None}))
+NOWHERE = cast("Outside", type("Nowhere", (), {"http": None, "feed": None, "now_ms": own_ms}))
 COMMAND_FIELDS = ["team_id", "channel_id", "user_id", "user_name", "command", "text", "trigger_id", "response_url"]
 
 
