@@ -19,6 +19,7 @@ from gateway.events import Actor, Event
 from gateway.phrases import say
 from gateway.shelf.outcomes import Refusal
 from gateway.store import Unreachable, reading
+from gateway.text.unmarked import plain
 from skills.visible import visible
 
 LISTED_MAX: Final = 200
@@ -170,7 +171,7 @@ async def _waiting(visit: Visit, key: ConversationKey, asked: Asked, record: Rec
         code=asked.code,
         kind=asked.kind,
         tool=str(record.data.get("tool", "")),
-        text=visible(str(record.data.get("text", ""))),
+        text=visible(plain(str(record.data.get("text", "")))),
         choices=[visible(one) for one in asked.choices],
         requester=f"{key.connection}/{asked.requester}" if asked.requester else "",
         until_ms=asked.until_ms,

@@ -21,19 +21,21 @@ from gateway.shelf.outcomes import Refusal
 class Input(BaseModel):
     """What an operation is given."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True, defer_build=True
+    )
 
 
 class Result(BaseModel):
     """What comes of one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)
 
 
 Room = Annotated[str, Field(min_length=3, max_length=1_100, pattern=r"^[a-z0-9][a-z0-9-]{0,62}/.+$")]
 """`connection/channel`, such as `slack-main/C0123`."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Code = Annotated[str, Field(pattern=r"^[A-Za-z]{4,13}$")]
+Code = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{4,13}$")]
 """Of a note or a request."""
 Digits = Annotated[str, Field(pattern=r"^([0-9a-fA-F]{6,64})?$")]
 """The first digits of a hash; empty: whatever it is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -22,10 +22,10 @@ from gateway.shelf.audit import Change
 from gateway.shelf.outcomes import Refusal
 from gateway.store import Unreachable
 from gateway.web.admin import api
-from gateway.web.admin.door import SECURITY_HEADERS, Closed, Door
+from gateway.web.admin.door import COOKIE, COOKIE_PATH, SECURITY_HEADERS, Closed, Door
 from gateway.web.admin.pages import PAGES, Page
 from gateway.web.admin.templates import filled
-from gateway.web.admin.visiting import NotUnderstood, body_of, given, refused, rule_of, visit_of
+from gateway.web.admin.visiting import NotUnderstood, body_of, form_of, given, refused, rule_of, visit_of
 from gateway.web.assets import assets
 from gateway.web.door import language_of_request
 from gateway.wire import read_form
@@ -88,8 +88,7 @@ class Pages:
             if session is None:
                 return _not_signed_in(request)
             if not is_safe:
-                await body_of(request, self._house)
-                self._door.check_form(session, str((await request.post()).get("csrf", "")))
+                self._door.check_form(session, str((await form_of(request, self._house)).get("csrf", "")))
             return await handler(request, session)
 
         return partial(self._answered, handle)
@@ -142,7 +141,7 @@ class Pages:
         operation = operations().get(request.match_info["operation"])
         if operation is None or operation.is_safe:
             raise Closed(404, "admin.closed.no_form", "no such operation")
-        form = await request.post()
+        form = await form_of(request, self._house)
         fields: dict[str, Any] = {name: value for name, value in form.items() if isinstance(value, str)}
         fields |= await _file(form)
         back = str(form.get("back", START))
@@ -189,7 +188,7 @@ class Pages:
         return response
 
 
-async def _file(form: Any) -> dict[str, str]:
+async def _file(form: Mapping[str, str | web.FileField]) -> dict[str, str]:
     """A file of a form as the operation takes it: Base64, and its name."""
     found = form.get("zip")
     if not isinstance(found, web.FileField):
@@ -201,7 +200,10 @@ def _not_signed_in(request: web.Request) -> web.Response:
     if request.method == "GET" and request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}:
         # Who follows a link from elsewhere brings no strict cookie: our own page asks once more, and then it comes.
         return _html('<!doctype html><meta http-equiv="refresh" content="0">')
-    return _said(request, 401, say("admin.closed.signed_out", language_of_request(request)))
+    response = _said(request, 401, say("admin.closed.signed_out", language_of_request(request)))
+    response.del_cookie(COOKIE, path=COOKIE_PATH)  # else a page that looks again and again counts as many tries
+    response.headers["HX-Refresh"] = "true"
+    return response
 
 
 def _said(request: web.Request, status: int, told: str, rule: str = "") -> web.Response:

@@ -19,8 +19,20 @@ from gateway.shelf.outcomes import Refusal
 from gateway.text.unmarked import plain
 
 
+async def form_of(request: web.Request, house: House) -> Mapping[str, str | web.FileField]:
+    """The fields of a form of somebody who is signed in, within the limits of size and time. Raises `NotUnderstood`."""
+    try:
+        async with asyncio.timeout(house.loaded().settings.gateway.body_timeout_s):
+            found = await request.post()
+    except TimeoutError:
+        raise NotUnderstood("the body did not come in time") from None
+    except (ValueError, AssertionError):  # what a broken multipart body leads to
+        raise NotUnderstood("not the form we read") from None
+    return {name: one for name, one in found.items() if isinstance(one, str | web.FileField)}
+
+
 async def body_of(request: web.Request, house: House) -> bytes:
-    """Within the limits of size and time; aiohttp keeps it for `post`. Raises `NotUnderstood`."""
+    """Within the limits of size and time. Raises `NotUnderstood`."""
     if charset(request.headers.get("Content-Type", "")).lower() not in {"", "utf-8"}:
         raise NotUnderstood("the body is not in UTF-8")  # `post` would take any name that Python knows, `punycode` too
     try:

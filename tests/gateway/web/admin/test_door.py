@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 
+import aiohttp
 import pytest
 
 from gateway.admin.keys import TRIES
@@ -188,3 +189,24 @@ async def test_pages_and_what_they_tell_are_in_the_language_of_the_browser(site:
         await browser.post("/admin/do/skills.switch", {**OFF, "csrf": await browser.csrf()}, **zh)
         assert "需要 admin 角色" in (await browser.get("/admin", **zh)).text
         assert "What would a message bring up?" in (await browser.get(f"/admin/channel?channel={ROOM}")).text
+
+
+async def test_a_zip_is_added_by_a_form(site: Served) -> None:
+    async with site.browser(OPERATOR) as browser:
+        form = aiohttp.FormData(
+            {"csrf": await browser.csrf(), "channel": ROOM, "back": f"/admin/skills?channel={ROOM}"}
+        )
+        form.add_field("zip", zipped({"SKILL.md": skill_md("folded")}), filename="folded.zip")
+        assert (await browser.post("/admin/do/skills.add", form)).status == 303
+        assert "folded" in (await browser.get(f"/admin/skill?channel={ROOM}&id=folded")).text
+        for broken in (b"--x\r\n", b"", b"--x\r\nContent-Disposition: form-data\r\n\r\n--x--"):
+            kind = "multipart/form-data; boundary=x"
+            assert (await browser.post("/admin/do/skills.add", broken, Content_Type=kind)).status in {400, 403}
+
+
+async def test_a_session_that_has_ended_is_no_try(site: Served) -> None:
+    async with site.browser(OPERATOR) as browser:
+        await site.keys.end_all("*")
+        answers = [await browser.get("/admin?live=1") for _ in range(TRIES + 2)]
+        assert {one.status for one in answers} == {401}
+        assert answers[0].headers["HX-Refresh"] == "true", "a page that looks again and again says so"

@@ -38,7 +38,7 @@ class Browser:
     async def get(self, path: str, **headers: str) -> Answer:
         return await self._ask("GET", path, None, headers)
 
-    async def post(self, path: str, fields: Mapping[str, Any], **headers: str) -> Answer:
+    async def post(self, path: str, fields: Any, **headers: str) -> Answer:
         """As our own page does, unless `headers` say otherwise."""
         given = {"Origin": self.site.url, "Sec-Fetch-Site": "same-origin", **headers}
         return await self._ask("POST", path, fields, {name: one for name, one in given.items() if one})
