@@ -48,6 +48,8 @@ class Attachment:
     mime: str
     size_bytes: int
     fetch: dict[str, Any] = field(default_factory=dict)
+    is_forwarded: bool = False
+    """Whoever sent it only passed it on."""
     content: bytes = field(default=b"", repr=False)
     """What came with the message itself, from `parse` until `gateway.files` has put it away; it is never dumped."""
 
@@ -107,6 +109,8 @@ class Event:
     attachments: tuple[Attachment, ...] = ()
     quoted: str = ""
     """The text that it answers, where the platform sends that along."""
+    forwarded: str = ""
+    """Text of others that whoever sent it only passed on: nobody's word here."""
     parent_id: str = ""
     """The message that it answers: one of ours, or, where the payload does not say whose that is, perhaps (intake knows)."""
     group: str = ""
@@ -118,7 +122,7 @@ class Event:
     @property
     def is_empty(self) -> bool:
         """Nothing that anybody could see: a bare mention, blanks, zero-width characters."""
-        return not self.attachments and is_blank(self.text) and is_blank(self.quoted)
+        return not self.attachments and all(map(is_blank, (self.text, self.quoted, self.forwarded)))
 
     def dump(self) -> str:
         """JSON, one line; `load` gives the same event back."""

@@ -135,6 +135,7 @@ class Attached:
 
     async def _look(self, event: Event, at: int, file: Attachment) -> Record:
         data: dict[str, Any] = {"turn": self.turn.id, "of": event.dedupe_keys[0], "number": at, "name": file.name}
+        data |= {"forwarded": True} if file.is_forwarded else {}
         if at >= self.settings.files_max:
             data |= {"kind": "unread", "reason": f"not read: only {self.settings.files_max} files of a message are"}
             data |= {"told": "too_many"} if at == self.settings.files_max else {}
@@ -182,7 +183,7 @@ def shown(records: Sequence[Record]) -> list[str]:
 
 def nothing_to_read(event: Event) -> bool:
     """Whether it is only what can't be read: a sticker, a voice message, a place."""
-    is_silent = is_blank(event.text) and is_blank(event.quoted)
+    is_silent = all(map(is_blank, (event.text, event.quoted, event.forwarded)))
     return is_silent and bool(event.attachments) and not any(one.kind in READABLE for one in event.attachments)
 
 

@@ -131,7 +131,9 @@ def _lines(away: Iterable[Record], *, tools: bool = True) -> Iterator[tuple[str,
                 yield data["text"], True
             case "event" if event := spoken(record):
                 files = "".join(f" [file: {file.name[:80]}]" for file in event.attachments)
-                yield f"{event.actor.name or event.actor.id}: {_part(event.text, MESSAGE_CHARACTERS)}{files}", False
+                said = f"{event.actor.name or event.actor.id}: {_part(event.text, MESSAGE_CHARACTERS)}{files}"
+                others = f" [passed on: {_part(event.forwarded, MESSAGE_CHARACTERS)}]" if event.forwarded else ""
+                yield said + others, False
             case "answer":
                 for block in data["content"]:
                     if block.get("type") == "text" and block["text"].strip():

@@ -156,7 +156,7 @@ class Persons:
 
 
 def said_again(turn: Turn, word: Asked) -> list[Record]:
-    """The messages of an answer that brought files, for whoever asked: a branch sees nothing of what is said to its turn, and
+    """The messages of an answer that brought files or words of others, for whoever asked: a branch sees nothing of what is said to its turn, and
     what came with a command is shown to no model.
     """
     records: list[Record] = []
@@ -165,6 +165,6 @@ def said_again(turn: Turn, word: Asked) -> list[Record]:
             event, is_talk = one.data["event"], spoken(one) is not None
             if not is_talk:
                 event = {**event, "kind": "message", "name": "", "text": word.text}
-            if event.get("attachments") and (turn.branch or not is_talk):
+            if (event.get("attachments") or event.get("forwarded")) and (turn.branch or not is_talk):
                 records.append(Record("event", turn.now_ms(), {"turn": turn.id, "event": event, "answers": word.code}))
     return records

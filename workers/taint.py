@@ -95,7 +95,7 @@ def _taints(record: Record, shown: _Shown) -> bool:
         case "summary":
             return bool(data.get("tainted"))
         case "event" if event := spoken(record):
-            return event.actor.is_bot or bool(event.quoted and not shown.has(event.quoted))
+            return event.actor.is_bot or any(text and not shown.has(text) for text in (event.quoted, event.forwarded))
     return False
 
 
@@ -105,7 +105,7 @@ def _given(record: Record, profile: Profile) -> Iterator[tuple[str, bool]]:
     match record.type:
         case "event" if (event := spoken(record)) and not event.actor.is_bot:
             yield event.text, True
-        case "attached" if data["kind"] == "text":
+        case "attached" if data["kind"] == "text" and not data.get("forwarded"):
             yield data["text"], True
         case "overheard":
             yield from ((text, True) for _, text in data["said"])

@@ -24,7 +24,8 @@ class Record:
                    has answered (a plain yes beside a call that waits): no model answers it
     `hint`         turn, of (the first dedupe key of an event), skills: ids for each of its files, in their order
     `attached`     turn, of (as in hint), number (which of its files), name, kind (text, image, unread) and with it text, mark,
-                   left_out (characters), or file and mime (in `gateway.files`), or reason, told (the chat was told as well)
+                   left_out (characters), or file and mime (in `gateway.files`), or reason, told (the chat was told as well);
+                   forwarded (who sent it only passed it on)
     `forgotten`    turn, files: these pictures are not kept any more, or too many: they are not sent from here on. why: `refused`,
                    if it is because the model's service refused one
     `overheard`    turn, until_ms, said (who, text), mark: what was said in the channel and not to us

@@ -536,7 +536,8 @@ class Adapter(Plain):
                 addressed=direct or self._us in [*_MENTION.findall(text), *meant],
                 is_direct=direct,
                 attachments=_attachments(data),
-                quoted=_quoted(answered, data),
+                quoted=text_of(answered.get("content")),
+                forwarded=_forwarded(data),
                 parent_id=text_of(answered.get("id"))[:32] if is_to_us else "",
             )
         ]
@@ -746,10 +747,9 @@ def _attachment(file: Mapping[str, Any], *, is_voice: bool) -> Attachment:
     )
 
 
-def _quoted(answered: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """What is answered, or was forwarded."""
-    forwarded = [object_of(one.get("message")) for one in objects_of(data.get("message_snapshots"))]
-    return "\n".join(text for one in (answered, *forwarded) if (text := text_of(one.get("content"))))
+def _forwarded(data: Mapping[str, Any]) -> str:
+    passed_on = [object_of(one.get("message")) for one in objects_of(data.get("message_snapshots"))]
+    return "\n".join(text for one in passed_on if (text := text_of(one.get("content"))))
 
 
 # writing

@@ -517,6 +517,7 @@ class Adapter(Plain):
             text="" if kind == "delete" else mrkdwn.read(raw, own),
             addressed=direct or mentioned or mrkdwn.mentions(raw, us),
             is_direct=direct,
+            forwarded="" if kind == "delete" else _shared(message, own),
             attachments=_attachments(message) if kind != "delete" and "files" in message else (),
             extra=extra,
         )
@@ -760,6 +761,12 @@ def _change(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         elif "edited" in message and message.get("text") != before.get("text"):
             kind, changed = "edit", message
     return kind, changed
+
+
+def _shared(message: Mapping[str, Any], own: set[str]) -> str:
+    """The texts of messages that somebody shared, with or without a word of theirs."""
+    shared = [one for one in objects_of(message.get("attachments")) if one.get("is_share") is True]
+    return "\n".join(text for one in shared if (text := mrkdwn.read(text_of(one.get("text")), own)))
 
 
 def _attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:

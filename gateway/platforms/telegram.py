@@ -93,6 +93,8 @@ _CALL: Final = re.compile(r"(?<![A-Za-z0-9_])@(?=\w)")
 """What Telegram would make a mention of: it tells the person, wherever the text came from."""
 _COMMAND: Final = re.compile(r"/([^\s@]+)(?:@(\S*))?(.*)", re.DOTALL)
 
+_OF_OTHERS: Final = frozenset({"forward_origin", "forward_date", "via_bot"})
+"""With one of these a message holds what somebody else wrote, or a bot for the sender; servers of one's own may say the second."""
 _FILES: Final = ("animation", "document", "video", "audio")  # an animation comes as a document, too
 _UNREAD: Final = (
     *("voice", "video_note", "sticker", "venue", "location", "contact", "poll", "dice", "story", "game"),
@@ -339,14 +341,18 @@ class Adapter(Plain):
         actor = self._actor(sender)
         message_id = _id("message_id", message.get("message_id"))
         entities = objects_of(message.get("entities") or message.get("caption_entities"))[:ENTITIES_READ]
-        text, mentioned = self._without_us(raw, entities)
+        is_forwarded = not _OF_OTHERS.isdisjoint(message)
+        text, mentioned = ("", False) if is_forwarded else self._without_us(raw, entities)
         name = ""
-        if any(one.get("type") == "bot_command" and one.get("offset") == 0 for one in entities):
+        if not is_forwarded and any(one.get("type") == "bot_command" and one.get("offset") == 0 for one in entities):
             name, whose, text = _commanded(text)
             if whose not in {"", self._username()}:
                 return []  # a command for another bot
             mentioned = mentioned or bool(whose)
         answered = object_of(message.get("reply_to_message"))
+        quoted = text_of(object_of(message.get("quote")).get("text")) or _text(answered)
+        is_of_others = "external_reply" in message or not _OF_OTHERS.isdisjoint(answered)
+        others = [raw if is_forwarded else "", quoted if is_of_others else ""]
         is_answer = (
             object_of(answered.get("from")).get("id") == self._bot
             and "forum_topic_created" not in answered  # each message of a topic answers the topic's first
@@ -366,8 +372,9 @@ class Adapter(Plain):
                 name=name if kind == "message" else "",
                 addressed=is_direct or mentioned or is_answer,
                 is_direct=is_direct,
-                attachments=attachments,
-                quoted=text_of(object_of(message.get("quote")).get("text")) or _text(answered),
+                attachments=tuple(replace(one, is_forwarded=is_forwarded) for one in attachments),
+                quoted="" if is_of_others else quoted,
+                forwarded="\n".join(filter(None, others)),
                 parent_id=str(answered.get("message_id", ""))[:32] if is_answer else "",
                 group=text_of(message.get("media_group_id")),
                 extra={} if is_direct else {ANSWERS: int(message_id)},

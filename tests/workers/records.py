@@ -22,6 +22,7 @@ def said(
     direct: bool = False,
     files: Sequence[str] = (),
     quoted: str = "",
+    forwarded: str = "",
 ) -> Record:
     event = Event(
         kind="message",
@@ -31,6 +32,7 @@ def said(
         at_ms=0,
         text=text,
         quoted=quoted,
+        forwarded=forwarded,
         is_direct=direct,
         attachments=tuple(Attachment("file", file, "text/csv", 10) for file in files),
     )

@@ -108,7 +108,7 @@ def conversation() -> list[Record]:
         skill("No more.", "gone"),
         Record("withheld", 0, {"ids": ["gone"], "why": "off", "turn": "turn"}),
         Record("reply", 0, {"turn": "turn", "text": "Stopped.", "notice": True, "command": False}),
-        said("and now?", "next", direct=True, files=["b.ogg"], quoted="It rains."),
+        said("and now?", "next", direct=True, files=["b.ogg"], quoted="It rains.", forwarded="It pours."),
         Record("attached", 0, {"turn": "next", "of": "and now?", "number": 0, "kind": "unread", "reason": "broken"}),
         Record("forgotten", 0, {"turn": "next", "files": ["p"]}),
         *(given(how, what) for how, what in GIVEN),

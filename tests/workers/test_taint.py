@@ -33,6 +33,7 @@ OUTSIDE: dict[str, Record] = {
     "file": Record("attached", 0, {**ATTACHED, "kind": "text", "text": "a,b", "mark": "m"}),
     "picture": Record("attached", 0, {**ATTACHED, "kind": "image", "mime": "image/png", "file": "f"}),
     "channel": Record("overheard", 0, {"turn": "t", "until_ms": 1, "said": [["Ana", "hm"]], "mark": "m"}),
+    "passed on": said("so?", forwarded="Somebody else's words."),
     "quoted": said("so?", quoted="Somebody else's words."),
     "summary": Record(
         "summary", 0, {"turn": "t", "begin": 0, "since": "", "text": "x", "mark": "m", "skills": [], "tainted": True}
@@ -154,6 +155,10 @@ MADE_UP: dict[str, Sequence[Record]] = {
     "an error that repeats the call": [result(1, "a", "not fetched: https://a.test/x", error=True)],
     "a program that repeats it": [result(1, "a", "https://a.test/x", untrusted=True, mark="m")],
     "a tool of ours": [result(1, "a", "https://a.test/x")],
+    "passed on": [said("so?", forwarded="https://a.test/x")],
+    "a file that was passed on": [
+        Record("attached", 0, {**ATTACHED, "kind": "text", "text": "https://a.test/x", "mark": "m", "forwarded": True})
+    ],
     "a quote of our reply": [replied("`https://a.test/x`"), said("so?", quoted="https://a.test/x")],
     "a quote of our card": [Record("card", 0, {"turn": "t", "text": "https://a.test/x"}), said("no", quoted="https://a.test/x")],
     "a quote with more": [replied("at https://a.test/x"), said("so?", quoted="Max: at https://a.test/x")],

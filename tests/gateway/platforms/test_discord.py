@@ -316,11 +316,11 @@ def test_text_is_as_a_person_reads_it_without_our_name(content: str, text: str) 
     event.dump().encode()
 
 
-def test_what_is_answered_or_forwarded_is_quoted() -> None:
+def test_what_is_answered_is_quoted_and_what_is_forwarded_is_nobodys_word_here() -> None:
     [event] = heard(content=f"<@{BOT}>", type=19, referenced_message=OURS)
     assert (event.text, event.quoted, event.is_empty) == ("", "The deploy failed with code 7", False)
     [event] = heard(content="", mentions=CALLED, message_snapshots=[{"message": {"content": "from elsewhere"}}])
-    assert event.quoted == "from elsewhere"
+    assert (event.text, event.quoted, event.forwarded, event.is_empty) == ("", "", "from elsewhere", False)
     [event] = heard(content=f"<@{BOT}>")
     assert event.is_empty
     [event] = heard(content="\u200b\u200b")
