@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from config.loading import ConfigError
 from gateway.conversation.key import of_parts
 from gateway.conversation.records import Record
 from gateway.logs import Mask
@@ -103,15 +105,24 @@ def read(file: Path) -> Case:
     """The case, with its house. Raises `NotPossible` with what is wrong with the file."""
     try:
         whole = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)  # a safe one
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise NotPossible(f"{file} can't be read: {error}") from error
     if not isinstance(whole, Mapping) or "deskmate_replay" not in whole:
         raise NotPossible(f"{file} is no case: `deskmate replay CONVERSATION TURN --save FILE` makes one")
     if whole["deskmate_replay"] != VERSION:
         raise NotPossible(f"{file} has version {whole['deskmate_replay']}, this deskmate knows {VERSION}")
-    try:
+    with taken_at_its_word(file):
         return _case(whole)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+
+
+@contextmanager
+def taken_at_its_word(file: Path) -> Iterator[None]:
+    """Whatever a file leads to that is not what it should be, which anybody may have written, as `NotPossible`."""
+    try:
+        yield
+    except ConfigError as error:
+        raise NotPossible(f"{file} has other settings or another profile than this deskmate knows: {error}") from error
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise NotPossible(f"{file} is not whole: {type(error).__name__}: {error}") from error
 
 

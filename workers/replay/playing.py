@@ -16,7 +16,7 @@ from gateway.store import Layout, Store, open_store
 from workers.opening import open_shelf
 from workers.replay.case import Archive, Case, NotPossible
 from workers.replay.compare import Report, compare
-from workers.replay.files import read, renewed, write
+from workers.replay.files import read, renewed, taken_at_its_word, write
 from workers.replay.house import built, house_of, place_of
 from workers.replay.stage import Looking, Place, play
 
@@ -24,19 +24,19 @@ from workers.replay.stage import Looking, Place, play
 async def play_file(file: Path, redis_url: str) -> Report:
     """Play the case of a file on this Redis, which is left with keys of a prefix that nobody else uses.
 
-    Raises `NotPossible`, `ConfigError`, `Unreachable`.
+    Raises `NotPossible`, `Unreachable`.
     """
     case = read(file)
     if case.house is None:
         raise NotPossible(f"{file} says nothing of settings, profile and skills")
     prefix = f"replay-{secrets.token_hex(6)}"
-    with built(case.house) as loaded:
+    with taken_at_its_word(file), built(case.house) as loaded:
         store = open_store(redis_url, Layout(prefix, 1), timeout_s=loaded.settings.redis.timeout_s)
         try:
             run = await play(case, place_of(case.house, loaded, store), redis_url, prefix=prefix)
         finally:
             await store.close()
-    return compare(run, case.reply)
+        return compare(run, case.reply)
 
 
 @asynccontextmanager

@@ -185,3 +185,40 @@ async def test_the_files_of_a_case_stay_in_its_folder(
     with pytest.raises(NotPossible, match="can't be laid out"):
         await play_file(file, redis_url)
     assert not (tmp_path / "out.md").exists()
+
+
+DAMAGES: dict[str, Any] = {
+    "profile": [3, {"instructions": []}, {"tools": ["", 1]}],
+    "settings": [3, {"attachments": "x"}, {"model": [1]}],
+    "skills": [
+        3,
+        "x",
+        [3],
+        [{}],
+        [{"id": 1, "tier": "x", "files": {"SKILL.md": {"base64": "?"}}}],
+        [{"files": {"../x": "y"}}],
+    ],
+    "approved": [True, [3], [{"name": "x"}]],
+    "requests": [3, [3], [{}], [{"at_ms": float("inf")}], [{"at_ms": 1}]],
+    "records": [3, [3], [{}]],
+    "before": [3, [{"type": "event", "at_ms": 1, "data": 3}]],
+    "conversation": [3, [], [[]]],
+}
+
+
+@pytest.mark.parametrize(("name", "damage"), [(name, one) for name, those in DAMAGES.items() for one in those])
+async def test_a_damaged_file_says_that_it_can_not_be_played(
+    tmp_path: Path, redis_url: str, name: str, damage: Any
+) -> None:
+    whole = yaml.load(Path("tests/replays/skill-and-clock.yaml").read_text(), Loader=yaml.CSafeLoader)
+    file = tmp_path / "turn.yaml"
+    file.write_text(yaml.safe_dump({**whole, name: damage}))
+    with pytest.raises(NotPossible):
+        await play_file(file, redis_url)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": ' * 2_000 + "1" + "}" * 2_000, "\0", "deskmate_replay: 1"])
+async def test_what_is_no_case_says_so(tmp_path: Path, redis_url: str, text: str) -> None:
+    (tmp_path / "turn.yaml").write_text(text)
+    with pytest.raises(NotPossible):
+        await play_file(tmp_path / "turn.yaml", redis_url)
