@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from config.loading import ConfigError
+from config.problems import ConfigError
 from gateway.conversation.key import of_parts
 from gateway.conversation.records import Record
 from gateway.logs import Mask
