@@ -141,6 +141,8 @@ class Approvals(Section):
     """Tools that don't ask for that reason."""
     own: bool = True
     """Whether people may say yes to what was asked for on their own behalf. Approvers always may."""
+    turn_max: int = Field(20, ge=1, le=1_000)
+    """How many yeses one turn may ask for. Who is asked again and again looks no more; further calls are refused."""
     wait_s: float = Field(3_600.0, gt=0, le=7 * 86_400)
     """How long a request stays open."""
 

@@ -77,13 +77,12 @@ class Intake:
             return Received("ignored", reason)
         before: list[Event] = []
         is_ours = event.addressed or await self._is_for_us(event, profile)
+        if why := await self._why_unheard(event, profile):  # before any of it is kept, for an album or to be overheard
+            return await self._unheard(event, profile, why, is_ours=is_ours)
         if event.group and not event.actor.is_bot:
             is_ours, before = await join(self._mailbox.store, event, is_ours=is_ours)
         if not is_ours:
-            if profile.overhear and not event.actor.is_bot and event.text.strip() and not event.is_empty:
-                with suppress(Unreachable):  # nobody has to know it
-                    await hear(self._mailbox.store, event, profile.overhear)
-            return Received("ignored", "not addressed")
+            return await self._not_ours(event, profile)
         if event.actor.is_bot and not await self._passes(event, profile):
             return Received("ignored", "the loop guard: too many turns of this bot in a minute")
         taken = await self._instead(event, profile)
@@ -97,18 +96,27 @@ class Intake:
         return await self._accept(event, profile)
 
     async def _instead(self, event: Event, profile: Profile) -> Event | Received:
-        """The event, or what is stored in its place: that somebody knocked, that it was one too many. Or neither."""
+        """The event, or what is stored in its place: that it was one too many. Or neither."""
         loaded = self._watched.latest()
-        if why := await self._why_unheard(event, profile):
-            if not await self._pairing.may_be_told(place(loaded, event.conversation), event.actor):
-                return Received("ignored", f"not heard: {why}")
-            return knock(event)
         if over := await self._over(event, profile):
             if not over.is_first:
                 rule = rule_of(loaded, profile, over.key)
                 return Received("over", f"more than {over.limit} messages of this {over.scope} in a minute: {rule}")
             return too_many(event, over)
         return event
+
+    async def _not_ours(self, event: Event, profile: Profile) -> Received:
+        if profile.overhear and not event.actor.is_bot and event.text.strip() and not event.is_empty:
+            with suppress(Unreachable):  # nobody has to know it
+                await hear(self._mailbox.store, event, profile.overhear)
+        return Received("ignored", "not addressed")
+
+    async def _unheard(self, event: Event, profile: Profile, why: str, *, is_ours: bool) -> Received:
+        """That somebody knocked is all that is stored, once in a while."""
+        here = place(self._watched.latest(), event.conversation)
+        if not is_ours or not await self._pairing.may_be_told(here, event.actor):
+            return Received("ignored", f"not heard: {why}")
+        return await self._accept(knock(event), profile)
 
     async def _accept(self, event: Event, profile: Profile) -> Received:
         key = event.conversation

@@ -109,6 +109,11 @@ class Calls:
 
     async def _judged(self, call: Pending, here: Here) -> Runs | Waits | Refusal:
         judged = self._judge.judge(call, here, self.turn.stored.history)
+        if isinstance(judged, Waits) and self._persons.asks_too_often(call.id):
+            why = (
+                "So many yeses were asked for in this turn that nobody looks any more. It did not run. Tell the person."
+            )
+            return Refusal(call, why, here.rule("approvals.turn_max", ""), call.name)
         return await look_again(judged, self._workspace(here)) if isinstance(judged, Runs) else judged
 
     async def _one(self, judged: Runs | Waits | Refusal, here: Here) -> None:

@@ -57,6 +57,12 @@ class Persons:
         data |= {"files": dict(waits.files)} if waits.files else {}
         await self._ask("approval", code, Outbound(text, is_notice=True, buttons=buttons), data)
 
+    def asks_too_often(self, call_id: str) -> bool:
+        """Whether the turn, with all its branches, has asked for as many yeses as it may, and this would be another one."""
+        asked = [one for one in asked_in(self.turn.whole.all_records) if one.kind == "approval"]
+        is_new = not any(one.call == call_id and one.branch == self.turn.branch for one in asked)
+        return is_new and len(asked) >= self.turn.profile.approvals.turn_max
+
     def code(self, call_id: str) -> str:
         """Under which a call's yes is asked for."""
         return self._code("approval", call_id)

@@ -68,6 +68,7 @@ def test_the_text_form_holds_the_same_in_words(start: Start) -> None:
     ],
 )
 def test_one_event_stays_one_printable_line(start: Start, form: Literal["text", "json"], text: str) -> None:
+    """S-L1."""
     stream = start(form)
     log(logging.getLogger("gateway"), text, field=text, inner={"a\nkey": [text]})
     logging.getLogger("gateway").info("said: %s", text)
@@ -84,6 +85,7 @@ def test_one_event_stays_one_printable_line(start: Start, form: Literal["text", 
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("text", ["x" * 1_048_576, "你" * 100_000, "\x1b" * 100_000])
 def test_a_long_line_is_cut_and_stays_whole_json(start: Start, form: Literal["text", "json"], text: str) -> None:
+    """S-L1: a line of a million characters."""
     stream = start(form)
     log(logging.getLogger("gateway"), text, field=text, many={str(one): text[:100] for one in range(1_000)})
     written = stream.getvalue()
@@ -94,6 +96,7 @@ def test_a_long_line_is_cut_and_stays_whole_json(start: Start, form: Literal["te
 
 
 def test_secrets_are_masked_wherever_they_turn_up(start: Start) -> None:
+    """S-L2: in logs. What is stored and sent: tests/attacks/test_secrets.py."""
     for form in ("text", "json"):
         secrets = {TOKEN}
         stream = start(form, secrets=secrets)
@@ -128,6 +131,7 @@ def test_a_password_in_any_address_is_masked(start: Start) -> None:
 
 
 async def test_an_exception_that_holds_the_token_is_one_masked_line(start: Start) -> None:
+    """S-L3."""
     stream = start(secrets={TOKEN})
     async with aiohttp.ClientSession() as http:
         try:

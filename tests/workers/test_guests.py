@@ -131,3 +131,13 @@ async def test_a_guest_approves_nothing_and_answers_only_what_they_are_asked_the
     code = next(word for word in card.replace("`", " ").split() if len(word) == 6 and word.isupper())
     assert "not for guests" in (await world.ask(f"/answer {code} this", WHERE, actor=GUS))[0]
     assert "not for guests" in (await world.ask(f"/approve {code}", WHERE, actor=GUS))[0]
+
+
+async def test_who_is_not_answered_is_not_overheard(opened: Opened) -> None:
+    world = await opened(guests="nothing", overhear=5)
+    assert await world.say("CANARY", actor=GUS, addressed=False) == "ignored"
+    assert await world.say("hear me", actor=MAX, addressed=False) == "ignored"
+    await world.ask("what did they say?", actor=MAX)
+    sent = str(world.model.asked[-1].request)
+    assert "hear me" in sent
+    assert "CANARY" not in sent

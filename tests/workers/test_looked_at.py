@@ -47,6 +47,7 @@ async def says_yes(world: AtDesk, code: str) -> str:
 
 
 async def test_a_file_that_was_changed_meanwhile_is_not_sent(world: AtDesk) -> None:
+    """S-A5: the hash of what was looked at differs."""
     await write(world, "r.txt", "public")
     code = await asks(world, "send_file", path="./R.txt")
     await write(world, "r.txt", "secret")

@@ -154,3 +154,13 @@ async def test_many_accounts_fill_nothing_up(opened: Opened) -> None:
         [told] = await world.ask("hi", ConversationKey("chat", f"D-{number}"), actor=actor, is_direct=True)
         assert code_in(told)
     assert "no code now" in (await direct(world, "hello"))[0]
+
+
+async def test_of_an_album_nothing_is_kept_either(opened: Opened) -> None:
+    world = await opened()
+    picture = Attachment("image", "CANARY.png", "image/png", 6)
+    for name in ("one", "two"):
+        await world.say(name, DIRECT, actor=EVE, is_direct=True, group="album", attachments=(picture,))
+    store = world.desk.mailbox.store
+    for key in await store.redis.keys(f"{store.layout.prefix}:*"):
+        assert b"CANARY" not in (await store.redis.dump(key) or b""), key

@@ -118,6 +118,7 @@ async def test_a_no_reaches_the_model_with_its_reason(opened: Opened) -> None:
 
 @pytest.mark.parametrize("own", [True, False])
 async def test_whose_word_counts(opened: Opened, own: bool) -> None:
+    """S-A1: the request stays open for whoever may."""
     async with opened(own=own) as world:
         world.model.answer_with([sends(), says("Sent.")])
         code = code_in(await world.ask("send it", actor=MAX))
@@ -142,6 +143,7 @@ async def test_a_press_says_what_the_button_carries(opened: Opened) -> None:
 async def test_it_is_answered_from_another_conversation_of_the_channel_and_from_no_other_channel(
     opened: Opened,
 ) -> None:
+    """S-A2: a code is known in its channel alone."""
     async with opened() as world:
         world.model.answer_with([sends(), says("Sent.")])
         code = code_in(await world.ask("send it"))
@@ -182,6 +184,7 @@ async def test_what_nobody_answers_ends_with_word_of_it(opened: Opened) -> None:
 
 
 async def test_a_yes_that_comes_too_late_is_none(opened: Opened) -> None:
+    """S-A2: an old one is void."""
     async with opened(wait_s=0.05) as world:
         world.model.answer_with([sends(), says("Nobody wanted it.")])
         code = code_in(await world.ask("send it"))
@@ -241,6 +244,7 @@ async def _changed(world: AtDesk, loaded: Any) -> bool:
 
 
 async def test_arguments_that_nobody_can_look_through_are_refused(opened: Opened) -> None:
+    """S-A4: too long to be shown whole."""
     async with opened() as world:
         world.model.answer_with([sends(content="x" * 10_000), says("Too long.")])
         assert await world.ask("send it") == ["Too long."]
