@@ -102,7 +102,7 @@ COMMANDS: Final[Mapping[str, Role]] = {
         ),
         "admin",
     ),
-    **dict.fromkeys(("skill approve", "skill reject", "skill trust"), "approver"),
+    **dict.fromkeys(("approve always", "hitl forget", "skill approve", "skill reject", "skill trust"), "approver"),
     **dict.fromkeys(
         ("skill notes list everywhere", "skill notes show everywhere", "skill off everywhere", "skill on everywhere"),
         "owner",
@@ -310,6 +310,12 @@ _TOLD: Final[Mapping[Reason, str]] = {
     "needs": "can't be used here: something that it needs is missing.",
 }
 """What a model may hear of a skill that it named and may not have. What a profile does not list does not exist."""
+
+
+def who_said(by: str) -> Who:
+    """Whom the audit log and decisions name so: `connection/id`, or `operator NAME`."""
+    connection, slash, id_ = by.partition("/")
+    return Actor(id_, connection=connection) if slash else Operator(by.partition(" ")[2])
 
 
 def may(who: Who, here: Here, thing: Thing) -> Verdict:

@@ -40,6 +40,10 @@ class Asked:
     """The platform's own id of the person on whose behalf; empty: nobody's."""
     bound: str
     """Hash of all that the word is about: tool, arguments, version."""
+    tool: str
+    """What people call it."""
+    form: str
+    """The arguments, where the call could be allowed in this form for good; else empty."""
     choices: tuple[str, ...]
     """Of a question."""
     until_ms: int
@@ -158,6 +162,8 @@ def _read(record: Record, word: dict[str, Any]) -> Asked:
         requester=data.get("requester", ""),
         bound=data.get("bound", ""),
         files=data.get("files", {}),
+        tool=data.get("shown", ""),
+        form=data.get("form", ""),
         choices=tuple(data.get("choices", ())),
         until_ms=data["until_ms"],
         question=data.get("question", ""),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gateway.access import Approval, Reply, may
+from gateway.acting import acts_of, refused
 from gateway.asked import TEXT_MAX, Asked, Word, asked_in, decided, key_of, open_in, unclear_of
 from gateway.commands import Done, Said
 from gateway.conversation.records import Record
 from gateway.phrases import LANGUAGES, say
 from gateway.roles import person_of
 from gateway.shelf.audit import Change
+from gateway.shelf.outcomes import Refusal
 from gateway.text.quoting import quoted
 
 
@@ -60,11 +63,31 @@ async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
     if not verdict.allowed:
         refused = say("asked.no_right", language, code=asked.code, rule=quoted(verdict.rule))
         return Done(refused, is_private=True, is_settled=False)
+    if (
+        word == "yes"
+        and rest.casefold() in say("words.always", LANGUAGES[0]).split() + say("words.always", language).split()
+    ):
+        return await _always(said, asked)
     change = Change(
         f"{said.turn} {asked.code}", person_of(place.room, actor), place.room, place.channel_id, verdict.rule
     )
     await said.outside.shelf.note(change, f"approval {word}", f"{asked.code} {asked.kind} {asked.bound[:12]}".strip())
     return _decided(said, asked, word, rest)
+
+
+async def _always(said: Said, asked: Asked) -> Done:
+    """A yes to this call and to each one like it, to the letter, which takes an approver."""
+    if not asked.form:
+        return Done(say("asked.not_always", said.language, code=asked.code), is_private=True, is_settled=False)
+    acts = acts_of(said)
+    try:
+        await acts.allow_always(asked.bound, asked.tool, asked.form)
+    except Refusal as refusal:
+        await acts.refused("approve always", asked.tool, refusal)
+        return replace(refused(refusal, said.language), is_settled=False)
+    done = _decided(said, asked, "yes", "always")
+    told = say("asked.now.always", said.language, code=asked.code, who=_by(said), tool=quoted(asked.tool))
+    return replace(done, text=told)
 
 
 def _answer(said: Said, asked: Asked, rest: str) -> Done:
@@ -88,8 +111,12 @@ def _decided(said: Said, asked: Asked, word: Word, text: str, messages: Sequence
     record = decided(
         asked, word, said.now_ms, turn=said.turn, by=actor.id, name=actor.name, text=text, messages=messages
     )
-    who = quoted(actor.name or actor.id, 80)
-    return Done(say(f"asked.now.{word}", said.language, code=asked.code, who=who), (record,))
+    return Done(say(f"asked.now.{word}", said.language, code=asked.code, who=_by(said)), (record,))
+
+
+def _by(said: Said) -> str:
+    actor = said.event.actor
+    return quoted(actor.name or actor.id, 80)
 
 
 def plainly(text: str, word: Word) -> bool:

@@ -113,6 +113,24 @@ def resolved(part: Any, root: Mapping[str, Any]) -> Any:
     return part
 
 
+def takes_words(part: Any, root: Mapping[str, Any], depth: int = DEPTH_MAX) -> bool:
+    """Whether a value that fits can hold words of whoever fills it in; where nobody can tell, it can."""
+    part = resolved(part, root)
+    if not isinstance(part, Mapping) or not depth:
+        return True
+    if "enum" in part or "const" in part:
+        return False
+    match part.get("type"):
+        case "boolean" | "integer" | "number" | "null":
+            return False
+        case "array":
+            return "prefixItems" in part or takes_words(part.get("items"), root, depth - 1)
+        case "object":
+            is_open = part.get("additionalProperties") is not False or "patternProperties" in part
+            return is_open or any(takes_words(one, root, depth - 1) for one in part.get("properties", {}).values())
+    return True
+
+
 def check_size(tree: Any) -> None:
     """Without recursion: it may be as deep as it likes. Raises `BrokenSchema`."""
     level, values = [tree], 0

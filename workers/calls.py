@@ -190,10 +190,14 @@ class Calls:
     async def _note_run(self, runs: Runs, here: Here) -> None:
         """Before it runs: nothing that a person said yes to runs without its line."""
         if word := self._persons.approved(runs.call.id):
-            id_ = f"run {self.turn.key('run', runs.call.id)}"
-            rule = f"{person_of(here.room, Actor(word.by))} said yes"
-            thing = f"{word.code} {self._shown_name(runs.call, here)} {word.bound[:12]}"
-            await self.rights.noted(self.turn.actor, here, id_, ("approval run", thing, rule))
+            code, bound, rule = word.code, word.bound, f"{person_of(here.room, Actor(word.by))} said yes"
+        elif runs.always:
+            code, bound, rule = "always", runs.bound, f"{runs.always} said always"
+        else:
+            return
+        id_ = f"run {self.turn.key('run', runs.call.id)}"
+        thing = f"{code} {self._shown_name(runs.call, here)} {bound[:12]}"
+        await self.rights.noted(self.turn.actor, here, id_, ("approval run", thing, rule))
 
     async def _refuse(self, refusal: Refusal, here: Here) -> ToolResult:
         if refusal.rule:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
 
-from gateway.access import Approval, Here, SkillUse, ToolUse, Verdict, may
+from gateway.access import Approval, CommandUse, Here, SkillUse, ToolUse, Verdict, may, who_said
 from gateway.asked import Asked, asked_in
 from gateway.conversation.records import Record
 from gateway.events import Actor
@@ -18,13 +18,15 @@ from gateway.workspace import Workspace
 from skills import ids
 from skills.arguments import fit
 from skills.programs import tool_name
+from skills.schemas import takes_words
+from skills.visible import visible
 from workers.loaded import narrowing
 from workers.memo import Memo
 from workers.mending import NO_NAME
 from workers.moves import Pending
 from workers.programs import ProgramTool
-from workers.taint import reason_to_ask
-from workers.tools import Tool
+from workers.taint import reason_to_ask, tainted
+from workers.tools import OverFiles, Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class Runs:
     """What was converted or filled in, for the log."""
     yes: Asked | None = None
     """A person's, without which it would not run."""
+    always: str = ""
+    """Who allowed calls of this form for good, where one would have to ask otherwise."""
+    bound: str = ""
+    """Then: hash of what that is about."""
     workspace: Workspace | None = None
     """The files that the yes is about, as they were looked at."""
 
@@ -76,6 +82,8 @@ class Waits:
     """What people call the tool."""
     files: Mapping[str, str] = field(default_factory=dict)
     """See `gateway.asked.Asked`."""
+    form: str = ""
+    """The arguments in a line, where the call may be allowed in this form for good."""
 
 
 Why = Literal["listed", "hitl", "tainted"]
@@ -83,6 +91,8 @@ Why = Literal["listed", "hitl", "tainted"]
 
 SHOWN_MAX: Final = 6_000
 """Arguments that are longer can't be looked at by a person."""
+FORM_MAX: Final = 1_000
+"""Those that are longer can't be allowed for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +147,15 @@ class Judge:
             (one for one in asked_in(history) if one.call == call.id and one.kind == "approval" and one.word), None
         )
         if word is None:
+            form = self._form(runs)
+            if form and (always := _always(here, bound)):
+                return replace(runs, always=always, bound=bound)
             if len(json.dumps(runs.arguments, ensure_ascii=False)) > SHOWN_MAX:
                 return Refusal(
                     call, f"Nobody can look through arguments of more than {SHOWN_MAX} characters. Ask for less."
                 )
             shown = runs.tool.skill.id if isinstance(runs.tool, ProgramTool) else runs.tool.name
-            return Waits(call, runs.arguments, why, bound, shown)
+            return Waits(call, runs.arguments, why, bound, shown, form=form)
         if word.word == "expired":
             return Refusal(call, "Nobody said yes in time, so it did not run. Tell the person.")
         if word.word != "yes":
@@ -155,6 +168,20 @@ class Judge:
         if word.bound != bound:
             return Refusal(call, "What was said yes to is not what would run now. It did not run.")
         return replace(runs, yes=word)
+
+    def _form(self, runs: Runs) -> str:
+        """See `Waits.form`. What can't be undone is looked at each time, if the model has words in it or something that was
+        read may be behind it; and so is what files say, for they change.
+        """
+        tool = runs.tool
+        if tool.effect == "once" and (
+            takes_words(tool.input_schema, tool.input_schema) or tainted(self.conversation, self.memo)
+        ):
+            return ""
+        if isinstance(tool, OverFiles) and tool.used(runs.arguments) is not None:
+            return ""
+        form = visible(json.dumps(runs.arguments, ensure_ascii=False, sort_keys=True))
+        return form if len(form) <= FORM_MAX else ""
 
     def unknown(self, names: Iterable[str]) -> list[str]:
         """Of the names of tools in a skill, those that say nothing here."""
@@ -201,6 +228,13 @@ def _bound(runs: Runs) -> str:
     about = [tool.name, tool.effect, tool.reach, version, tool.description, tool.input_schema]
     whole = json.dumps([*about, runs.arguments], sort_keys=True, ensure_ascii=False, default=dict)
     return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _always(here: Here, bound: str) -> str:
+    """Who allowed it for good, and may do so still; empty: nobody."""
+    allowed = here.own.always.get(bound)
+    is_valid = allowed and may(who_said(allowed.by), here, CommandUse("approve always")).allowed
+    return allowed.by if allowed and is_valid else ""
 
 
 def _verdict_on(here: Here, name: str) -> Verdict:

@@ -47,14 +47,18 @@ class Persons:
                 say(f"asked.why.{waits.why}", language),
                 self._until(),
                 say("asked.approval.how", language, code=code),
+                *([say("asked.always.how", language, code=code)] if waits.form else []),
             ]
         )
+        always = (Button(say("asked.always", language), f"approve {code} always"),) if waits.form else ()
         buttons = (
             Button(say("asked.allow", language), f"approve {code}", "primary"),
             Button(say("asked.refuse", language), f"deny {code}", "danger"),
+            *always,
         )
         data = {"step": call.step, "call": call.id, "tool": call.name, "bound": waits.bound}
         data |= {"files": dict(waits.files)} if waits.files else {}
+        data |= {"shown": waits.shown, "form": waits.form}
         await self._ask("approval", code, Outbound(text, is_notice=True, buttons=buttons), data)
 
     def asks_too_often(self, call_id: str) -> bool:

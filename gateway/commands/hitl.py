@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.acting import acts_of, refused
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.phrases import say
@@ -9,14 +11,26 @@ from gateway.shelf.outcomes import Refusal
 from gateway.text.quoting import quoted
 
 WHEN_BUSY: WhenBusy = "beside"
+CODE: Final = 8
+"""Digits of its hash by which a call that was allowed for good is named."""
+FORM_SHOWN: Final = 200
 
 
 async def run(said: Said) -> Done:
-    acts, to = acts_of(said), said.rest.lower()
+    acts, (to, _, code) = acts_of(said), said.rest.lower().partition(" ")
     match to:
         case "":
             here = await acts.by.here()
-        case "on" | "off":
+        case "forget" if code:
+            try:
+                here, call = await acts.ask_again(code.strip())
+            except Refusal as refusal:
+                await acts.refused("hitl forget", code, refusal)
+                return refused(refusal, said.language)
+            return Done(
+                say("hitl.forgotten", said.language, tool=quoted(call.tool), form=quoted(call.form, FORM_SHOWN))
+            )
+        case "on" | "off" if not code:
             try:
                 here = await acts.watch_calls(to)
             except Refusal as refusal:
@@ -29,4 +43,10 @@ async def run(said: Said) -> Done:
     lines += [say("hitl.listed", said.language, tools=listed)] if listed else []
     if here.profile.approvals.tainted == "ask" and not here.asks_for_all:
         lines.append(say("hitl.tainted", said.language))
+    if here.own.always:
+        lines.append(say("hitl.always", said.language))
+        lines += [
+            f"- `{bound[:CODE]}` {quoted(one.tool)} {quoted(one.form, FORM_SHOWN)} ({quoted(one.by)})"
+            for bound, one in sorted(here.own.always.items())
+        ]
     return Done("\n".join(lines))

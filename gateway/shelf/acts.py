@@ -20,7 +20,7 @@ from gateway.events import Actor
 from gateway.roles import person_of
 from gateway.shelf import naming
 from gateway.shelf.audit import Change, Made
-from gateway.shelf.decisions import ORG, Decisions, Installed, Switch, scope_of
+from gateway.shelf.decisions import ORG, Always, Decisions, Installed, Switch, scope_of
 from gateway.shelf.naming import Meant, Several, Unknown
 from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Since, Switched, Trusted
 from gateway.shelf.shelf import LookAlike, NobodyPacks, OtherBundle, Shelf
@@ -40,6 +40,8 @@ from skills.zips import from_zip
 OPERATOR: Final = "operator"
 EVERYWHERE: Final = "everywhere"
 DIGITS_MIN: Final = 6
+ALWAYS_MAX: Final = 100
+"""Calls of one channel that are allowed for good: all are read with each look at its switches."""
 KEPT_FROM: Final = frozenset({"hidden", "hidden_file", "note_waits", "guest"})
 """Kinds of refusals of what others may see and do."""
 OVERTAKEN: Final = "overtaken"
@@ -106,6 +108,28 @@ class Acts:
         if await self.shelf.made(change) is None:
             await self.shelf.watch_calls(here.channel_id, to, change)
         return await self._afterwards()
+
+    async def allow_always(self, bound: str, tool: str, form: str) -> Here:
+        """Let calls of exactly this form run without a question in the channel; how it stands afterwards."""
+        here, rule = await self.may("approve always")
+        change = self.change(here, rule)
+        if await self.shelf.made(change) is None:
+            if len(here.own.always) >= ALWAYS_MAX and bound not in here.own.always:
+                raise Refusal("too_many_always", most=ALWAYS_MAX)
+            await self.shelf.allow_always(here.channel_id, bound, Always(tool, form, change.who), change)
+        return await self._afterwards()
+
+    async def ask_again(self, code: str) -> tuple[Here, Always]:
+        """Take that back, of the calls whose hash begins so; how it stands afterwards, and what was taken back."""
+        here, rule = await self.may("hitl forget")
+        found = [
+            one for one in here.own.always.items() if len(code) >= DIGITS_MIN and one[0].startswith(code.casefold())
+        ]
+        if len(found) != 1:
+            raise Refusal("no_always", code=code)
+        [(bound, call)] = found
+        await self.shelf.ask_again(here.channel_id, bound, call, self.change(here, rule))
+        return await self._afterwards(), call
 
     async def name_admin(self, person: str, *, is_one: bool) -> tuple[Here, bool]:
         """Make somebody (`connection/id`) an admin of the channel alone, or no longer one; how it stands, and whether it

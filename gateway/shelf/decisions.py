@@ -51,6 +51,26 @@ class Installed:
 
 
 @dataclass(frozen=True, slots=True)
+class Always:
+    """A call that runs without a question, in exactly one form, as long as who said so may."""
+
+    tool: str
+    """What people call it."""
+    form: str
+    """Its arguments, as they were shown."""
+    by: str
+    """The person (`connection/id`)."""
+
+    @classmethod
+    def read(cls, value: str) -> Always:
+        """As it is stored. Raises `ValueError`."""
+        match mapping(value):
+            case {"tool": str(tool), "form": str(form), "by": str(by)} if by:
+                return cls(tool, form, by)
+        raise ValueError(f"nobody's word on a call: {value[:200]!r}")
+
+
+@dataclass(frozen=True, slots=True)
 class Decisions:
     """All of one scope, as stored at one moment."""
 
@@ -66,6 +86,8 @@ class Decisions:
     """By skeleton of the id: the hash of the bundle that `/skill show` gave last, while it waited for trust."""
     channel_admins: Mapping[str, str] = field(default_factory=dict)
     """By person (`connection/id`): who made them an admin of this channel."""
+    always: Mapping[str, Always] = field(default_factory=dict)
+    """Calls that were allowed for good, by the hash of all that the word was about."""
     hitl: Switch | None = None
     """Human in the loop: whether each call with an effect wants a person's yes. None: never switched."""
 
@@ -77,33 +99,23 @@ class Decisions:
         """
         if stored and revision == NO_REVISION:
             raise ValueError(f"decisions without a revision; their field rev may be any number but {NO_REVISION}")
-        switches: dict[str, Switch] = {}
-        installed: dict[str, Installed] = {}
-        trusted: dict[tuple[str, str], int] = {}
-        shown: dict[str, str] = {}
-        admins: dict[str, str] = {}
-        hitl: Switch | None = None
+        kinds: dict[str, dict[str, str]] = {kind: {} for kind in ("s", "b", "t", "l", "a", "y", "hitl", "rev")}
         for name, value in stored.items():
             kind, _, rest = name.partition(":")
-            match kind:
-                case "s":
-                    switches[rest] = _switch(value)
-                case "b":
-                    installed[rest] = Installed.read(value)
-                case "t":
-                    skeleton, _, bundle = rest.rpartition(":")
-                    trusted[skeleton, bundle] = _when(value)
-                case "l":
-                    shown[rest] = str(mapping(value).get("bundle"))
-                case "a":
-                    admins[rest] = str(mapping(value).get("by"))
-                case "hitl":
-                    hitl = _switch(value)
-                case "rev":
-                    pass
-                case _:
-                    raise ValueError(f"a decision of an unknown kind: {name!r}")
-        return cls(revision, switches, installed, trusted, shown, admins, hitl)
+            if kind not in kinds:
+                raise ValueError(f"a decision of an unknown kind: {name!r}")
+            kinds[kind][rest] = value
+        trusted = {rest.rpartition(":"): _when(value) for rest, value in kinds["t"].items()}
+        return cls(
+            revision,
+            switches={rest: _switch(value) for rest, value in kinds["s"].items()},
+            installed={rest: Installed.read(value) for rest, value in kinds["b"].items()},
+            trusted={(skeleton, bundle): at_ms for (skeleton, _, bundle), at_ms in trusted.items()},
+            shown={rest: str(mapping(value).get("bundle")) for rest, value in kinds["l"].items()},
+            channel_admins={rest: str(mapping(value).get("by")) for rest, value in kinds["a"].items()},
+            always={rest: Always.read(value) for rest, value in kinds["y"].items()},
+            hitl=next(map(_switch, kinds["hitl"].values()), None),
+        )
 
     def is_before(self, other: Decisions) -> bool:
         """Whether these were stored earlier, as far as revisions tell."""
@@ -141,6 +153,10 @@ def trust_field(skill_id: str, bundle: str) -> str:
 
 
 HITL_FIELD: Final = "hitl"
+
+
+def always_field(bound: str) -> str:
+    return f"y:{bound}"
 
 
 def admin_field(person: str) -> str:

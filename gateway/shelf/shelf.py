@@ -24,10 +24,12 @@ from gateway.shelf.decisions import (
     HITL_FIELD,
     NO_REVISION,
     ORG,
+    Always,
     Decisions,
     Installed,
     Switch,
     admin_field,
+    always_field,
     bundle_field,
     scope_of,
     shown_field,
@@ -278,6 +280,17 @@ class Shelf:
         """Switch for a channel whether each call with an effect wants a person's yes. Raises `Unreachable`."""
         value = written(change.who, change.at_ms, to=to)
         return await self._decide(change, scope_of(channel_id), HITL_FIELD, value, (f"hitl {to}", "calls"))
+
+    async def allow_always(self, channel_id: str, bound: str, call: Always, change: Change) -> Made:
+        """Let calls of exactly this form run without a question in a channel. Raises `Unreachable`."""
+        value = written(change.who, change.at_ms, tool=call.tool, form=call.form)
+        told = ("approve always", f"{call.tool} {bound}")
+        return await self._decide(change, scope_of(channel_id), always_field(bound), value, told)
+
+    async def ask_again(self, channel_id: str, bound: str, call: Always, change: Change) -> Made:
+        """Take that back. Raises `Unreachable`."""
+        told = ("hitl forget", f"{call.tool} {bound}")
+        return await self._decide(change, scope_of(channel_id), always_field(bound), "", told)
 
     async def name_admin(self, channel_id: str, person: str, change: Change, *, is_one: bool) -> Made:
         """Make somebody (`connection/id`) an admin of this channel alone, or no longer one. Raises `Unreachable`."""

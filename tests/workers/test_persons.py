@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,18 @@ OTHER_THREAD = ConversationKey("chat", "room", "t2")
 ELSEWHERE = ConversationKey("chat", "elsewhere")
 FILE = {"name": "a.txt", "content": "words\u200b of it"}
 
+TOOLS = ("send_file", "ask_person", "current_time")
+
 Opened = Callable[..., AbstractAsyncContextManager[AtDesk]]
 
 
 @pytest.fixture
 def opened(tmp_path: Path, redis_url: str, layout: Layout) -> Opened:
-    def there(turn_s: float = 60.0, **approvals: Any) -> AbstractAsyncContextManager[AtDesk]:
+    def there(
+        turn_s: float = 60.0, tools: Sequence[str] = TOOLS, **approvals: Any
+    ) -> AbstractAsyncContextManager[AtDesk]:
         profile = {
-            "tools": ["send_file", "ask_person", "current_time"],
+            "tools": list(tools),
             "roles": {"admin": ["chat/U-ADA"], "approver": ["chat/U-LI"]},
             "approvals": {"ask": ["send_file"]} | approvals,
             "limits": {"turn_s": turn_s},
@@ -185,7 +189,7 @@ async def test_what_nobody_answers_ends_with_word_of_it(opened: Opened) -> None:
 
 async def test_a_yes_that_comes_too_late_is_none(opened: Opened) -> None:
     """S-A2: an old one is void."""
-    async with opened(wait_s=0.05) as world:
+    async with opened(wait_s=1.0) as world:
         world.model.answer_with([sends(), says("Nobody wanted it.")])
         code = code_in(await world.ask("send it"))
         asked = next(one for one in await world.history() if one.type == "asked")
@@ -420,3 +424,70 @@ async def test_what_is_asked_said_and_run_leaves_a_line_each_once(opened: Opened
         ]
         bounds = {one.thing.split()[-1] for one in found if one.what.startswith("approval") and code in one.thing}
         assert len(bounds) == 1, "all three are about the same call, with the same arguments"
+
+
+def looks(zone: str) -> Reply:
+    return calls("current_time", {"timezone": zone})
+
+
+async def test_what_an_approver_allows_for_good_runs_unasked_in_exactly_this_form(opened: Opened) -> None:
+    async with opened(ask=["current_time"]) as world:
+        world.model.answer_with([looks("Asia/Tokyo"), says("First.")])
+        code = code_in(await world.ask("when is it?"))
+        told = await world.ask(f"/approve {code} always", actor=MAX)
+        assert "approver" in told[0], "whoever asked may say yes to this once, and not for good"
+        told = await world.ask(f"/approve {code} ALWAYS", actor=LI)
+        assert "exactly this form" in told[0]
+        assert told[-1] == "First."
+        world.model.answer_with([looks("Asia/Tokyo"), says("Second.")])
+        assert await world.ask("once more") == ["Second."]
+        world.model.answer_with([looks("Asia/Seoul"), says("No.")])
+        assert "/approve" in (await world.ask("and there?"))[0]
+        await world.ask("/stop")
+        [listed] = await world.ask("/hitl")
+        assert '"Asia/Tokyo"' in listed
+        [given] = re.findall(r"`([0-9a-f]{8})`", listed)
+        assert "approver" in (await world.ask(f"/hitl forget {given}", actor=ADA))[0], "an admin is none"
+        assert "asks again" in (await world.ask(f"/hitl forget {given}", actor=LI))[0]
+        assert "no call" in (await world.ask(f"/hitl forget {given}", actor=LI))[0].lower()
+        world.model.answer_with([looks("Asia/Tokyo"), says("Third.")])
+        assert "/approve" in (await world.ask("and now?"))[0]
+        lines = [
+            line.what if line.what != "approval run" else line.rule for line in await read(world.desk.mailbox.store)
+        ]
+        assert [one for one in lines if "always" in one or "forget" in one or "said" in one] == [
+            "approve always refused",
+            "approve always",
+            "chat/U-LI said yes",
+            "chat/U-LI said always",
+            "hitl forget refused",
+            "hitl forget",
+            "hitl forget refused",
+        ]
+
+
+async def test_nobody_is_bound_by_the_word_of_somebody_who_is_no_approver_any_more(
+    opened: Opened, tmp_path: Path
+) -> None:
+    async with opened(ask=["current_time"]) as world:
+        world.model.answer_with([looks("Asia/Tokyo"), says("First.")])
+        await world.ask(f"/approve {code_in(await world.ask('when is it?'))} always", actor=LI)
+        profile = tmp_path / "profiles/default.yaml"
+        loaded = await world.desk.watched.current()
+        profile.write_text(profile.read_text().replace("chat/U-LI", "chat/U-ANA"))
+        await until(lambda: _changed(world, loaded), 10.0)
+        world.model.answer_with([looks("Asia/Tokyo"), says("Second.")])
+        assert "/approve" in (await world.ask("once more"))[0]
+
+
+async def test_what_files_say_is_never_allowed_for_good(opened: Opened) -> None:
+    """They change, and the arguments stay the same."""
+    async with opened(ask=["send_file"], tools=["send_file", "write_file"]) as world:
+        world.model.answer_with([calls("write_file", {"path": "a.txt", "content": "one"}), says("Written.")])
+        assert await world.ask("write it") == ["Written."]
+        world.model.answer_with([calls("send_file", {"path": "a.txt"}), says("Sent.")])
+        [card] = await world.ask("send it")
+        assert "always" not in card
+        code = code_in([card])
+        assert "not for good" in (await world.ask(f"/approve {code} always", actor=LI))[0]
+        assert (await world.ask(f"/approve {code}", actor=LI))[1:] == ["a.txt", "Sent."], "it stayed open"

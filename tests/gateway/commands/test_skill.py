@@ -162,7 +162,14 @@ async def test_who_may_what(world: World, command: str, actor: object) -> None:
 def test_each_command_that_needs_a_role_is_one_of_the_chat_or_of_the_operators_alone() -> None:
     rest = set(NEEDS_ROLE) - {f"skill {name}" for name in SUBS}
     elsewhere = {"conversation show", "hitl off", "hitl on", "queue clear all", "pair accept", "pair end", "pair list"}
-    elsewhere |= {"role grant", "role revoke", "skill on everywhere", "skill off everywhere"}
+    elsewhere |= {
+        "approve always",
+        "hitl forget",
+        "role grant",
+        "role revoke",
+        "skill on everywhere",
+        "skill off everywhere",
+    }
     elsewhere |= {"skill notes list everywhere", "skill notes show everywhere"}
     assert rest == elsewhere | {"skill notes promote"}
 
