@@ -12,8 +12,7 @@ from typing import Any, Final, Literal
 
 from config.profiles import Profile
 from gateway.events import Actor
-from gateway.roles import Role, allows, line_of, person_of, roles_of
-from gateway.shelf.audit import COMMAND_LINE
+from gateway.roles import COMMAND_LINE, Role, allows, line_of, person_of, roles_of
 from gateway.shelf.decisions import NO_REVISION, Decisions
 from gateway.skill_tools import is_listed
 from skills import ids

@@ -16,6 +16,9 @@ from gateway.events import Actor
 if TYPE_CHECKING:
     from gateway.access import Here
 
+COMMAND_LINE: Final = "the command line"
+"""The rule by which an operator may do everything."""
+
 Role = Literal["owner", "admin", "channel_admin", "approver", "member", "guest"]
 
 

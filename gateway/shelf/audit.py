@@ -15,11 +15,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gateway.roles import COMMAND_LINE
 from gateway.shelf.stored import mapping
 from gateway.store import Store, reading
 
-COMMAND_LINE: Final = "the command line"
-"""The rule by which an operator may do everything."""
 PAGE: Final = 500
 """Lines that are read at a time."""
 REFUSALS_KEPT: Final = 100_000

@@ -168,8 +168,9 @@ async def test_four_times_the_hostile_text_takes_no_more_than_linear_time(page: 
 
 
 def test_the_module_makes_no_html_of_text() -> None:
+    """Of the chat page. The admin pages load htmx, which puts HTML of our own templates in its place."""
     static = Path(__file__).parents[3] / "gateway" / "web" / "static"
-    for file in static.glob("*.js"):
+    for file in set(static.glob("*.js")) - {static / "htmx.min.js"}:
         text = file.read_text()
         for forbidden in (
             "innerHTML",
