@@ -60,9 +60,9 @@ _LINES: Final = {
         r"(?:解压|压缩包|压缩文件)[^\n]{0,30}(?:密码|口令)|(?:密码|口令)[^\n]{0,30}(?:解压|压缩包|\.zip|\.rar)",
     ),
     "sends_data": _any_of(
-        rf"https?://[^\s\"'<>)]*[?&][\w.\[\]-]+=(?:\$\{{?[A-Za-z_]|\$\(|`|[{{<]+[^}}>\s]{{0,30}}{_PRIVATE})",
-        rf"https?://[^\s\"'<>)]*/(?:\$\{{?\w*{_PRIVATE}|\$\(|[{{<]+[^}}>\s]{{0,30}}{_PRIVATE})",
-        r"!\[[^\]]*\]\(https?://[^)\s]*[?&][^)\s]*=[^)\s]*(?:[{<$]|DATA|CONTENT|SECRET)",
+        rf"https?://[^\s\"'<>)]{{0,500}}[?&][\w.\[\]-]+=(?:\$\{{?[A-Za-z_]|\$\(|`|[{{<]+[^}}>\s]{{0,30}}{_PRIVATE})",
+        rf"https?://[^\s\"'<>)]{{0,500}}/(?:\$\{{?\w*{_PRIVATE}|\$\(|[{{<]+[^}}>\s]{{0,30}}{_PRIVATE})",
+        r"!\[[^\]]{0,300}\]\(https?://[^)\s?&]*+[?&][^)\s=]*+=[^)\s]*(?:[{<$]|DATA|CONTENT|SECRET)",
         r"\b(?:curl|wget)\b[^\n]{0,200}(?:-d|--data(?:-binary|-raw|-urlencode)?|-F|--form|-T|--upload-file|--post-file)[\s=]*[\"']?[^\s\"']*[@$`]",
         rf"(?:cat|tar|zip|base64|env|printenv|history)\b[^\n]{{0,160}}\|\s*(?:{_GET}|nc\b|ncat\b|socat\b|openssl\s+s_client)",
         r"\bhttps?://(?:[\w-]+\.)*(?:webhook\.site|requestbin\.\w+|requestcatcher\.com|pipedream\.net|ngrok(?:-free)?\.(?:io|app|dev)|"
@@ -105,7 +105,7 @@ _LINES: Final = {
         r"\bauthorized_keys\b|\blaunchctl\s+load\b|\bsystemctl\s+(?:--user\s+)?enable\b|\bLaunchAgents\b|CurrentVersion\\Run\b",
     ),
     "odd_address": _any_of(
-        r"\bhttps?://[^\s/@\"'<>]+:[^\s/@\"'<>]+@",
+        r"\bhttps?://[^\s/@:\"'<>]+:[^\s/@\"'<>]+@",
         r"\bhttps?://(?!(?:127|10|192\.168|169\.254|0)\.)(?:\d{1,3}\.){3}\d{1,3}\b(?!\.)",
         r"\bhttps?://(?:[\w-]+\.)*xn--[\w-]+",
     ),

@@ -14,6 +14,7 @@ import pytest
 from gateway.commands import SPOKEN
 from gateway.text import markdown, mrkdwn
 from skills import danger, document, marks, parts, visible
+from workers import rehearsed
 
 SIZE: Final = 60_000
 LEAD: Final = "Guidance for the task in hand "
@@ -39,6 +40,10 @@ TEXTS: Final = {
     "brackets": "[a](" * SIZE,
     "cells": "| a " * SIZE + "\n" + "|-" * SIZE,
     "a command and blanks": "/help " + " " * SIZE + "\x00",
+    "cells and blanks": "a|b\n-" + " " * SIZE + "x|",
+    "addresses": "http://" * SIZE,
+    "an address of questions": "![a](http://" + "?=" * SIZE,
+    "an address of colons": "http://" + "a:" * SIZE,
     "digits": "1" * SIZE + "x",
 }
 READERS: Final[dict[str, Callable[[str], object]]] = {
@@ -54,6 +59,7 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "mrkdwn write": mrkdwn.write,
     "split": lambda text: markdown.split(text, 4_000),
     "command": SPOKEN.match,
+    "rehearsed": rehearsed.orders,
 }
 
 

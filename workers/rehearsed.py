@@ -23,7 +23,7 @@ _FOUND: Final = re.compile(
     re.DOTALL,
 )
 _URL: Final = re.compile(r"https?://[^\s<>\"'`|（）()，。；、！？]+[^\s<>\"'`|（）()，。；、！？.,;:!?\]}*]")
-_ORDER: Final = re.compile(r"^\s*CALL ([A-Za-z0-9_-]{1,64})(?: (\{.*\}))?\s*$", re.MULTILINE)
+_ORDER: Final = re.compile(r"^[ \t]*+CALL ([A-Za-z0-9_-]{1,64})(?: (\{.*\}))?[ \t\r]*$", re.MULTILINE)
 _SENTENCE: Final = re.compile(r"[^.!?。！？；;\n]+[.!?。！？；;]*")
 
 
@@ -42,7 +42,7 @@ def orders(text: str) -> list[Order]:
     for match in _ORDER.finditer(text):
         try:
             order = Order(match[0].strip(), match[1], json.loads(match[2] or "{}"))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if order not in found:
             found.append(order)

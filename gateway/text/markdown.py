@@ -18,7 +18,7 @@ FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 """A line that may open or close a code block: the marks, and what follows them."""
 _LANGUAGE: Final = re.compile(r"\S*(?:\s+(?:[-+{\[#.:].*|\S+=.*))?")
 """Behind an opening fence: one word, perhaps with attributes, which Markdown shows to nobody."""
-DELIMITER_ROW: Final = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+DELIMITER_ROW: Final = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+")
 """The line below a table's head."""
 _BORDERS: Final = ("\n\n", "\n", "。", "！", "？", "；", ". ", "! ", "? ", " ", "，")
 """Where to cut, best first; the border stays with the part before it."""
