@@ -183,6 +183,7 @@ GUIDE: Final = Guide(
         "Start deskmate: `deskmate up` hears messages too; beside single processes start `deskmate listen {name}`.",
         "Then run this again: it registers the command, and `{url}` as *Interactions Endpoint URL*, which Discord tries at once.",
         "On the page *OAuth2* make a link with the scopes and permissions below, open it and choose the server.",
+        "Who writes to the app directly and is named nowhere gets a code: `deskmate pair CODE` lets them in.",
     ),
     scopes=(
         *("bot", "applications.commands", "View Channels", "Send Messages", "Send Messages in Threads"),

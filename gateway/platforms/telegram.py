@@ -168,6 +168,7 @@ GUIDE: Final = Guide(
         "Add a connection `{name}`: `platform: telegram`, and the two as `bot_token` and `secret_token`.",
         "Have Telegram send to `{url}`, which must be HTTPS: `deskmate connect telegram --name {name}` does it then.",
         "Add the bot to groups. There it sees what is meant for it; as an administrator it sees everything.",
+        "Who writes to the bot directly and is named nowhere gets a code: `deskmate pair CODE` lets them in.",
     ),
     anybody_writes=True,
 )

@@ -8,6 +8,7 @@ import os
 import pwd
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,7 +16,7 @@ from click.testing import CliRunner, Result
 from gateway.cli import deskmate
 from gateway.conversation.key import key_of
 from gateway.conversation.mailbox import Mailbox
-from gateway.events import Event
+from gateway.events import Actor, Event
 from gateway.shelf.audit import short
 from gateway.store import Layout, Store
 from tests.gateway.commands.world import DEV, MAX, OPS, World, skill_md, zipped
@@ -273,3 +274,62 @@ async def test_help_teaches_how_a_channel_is_named(typed: Typed) -> None:
     assert "deskmate skills trust checklist" in told
     assert "..." not in told.partition("Commands:")[2].partition("Examples")[0], "a summary is cut"
     assert "..." not in (await typed("skills", "notes", "--help")).partition("Commands:")[2].partition("Examples")[0]
+
+
+async def test_an_admin_of_a_channel_is_named_and_that_is_taken_back(world: World, typed: Typed) -> None:
+    assert "slack-main/U-MAX is an admin of slack-main/C-DEV from now on" in await typed(
+        "roles", "grant", "slack-main/U-MAX", *HERE
+    )
+    told = await typed("roles", "list", *HERE)
+    assert re.search(r"admin of this channel +slack-main/U-MAX +\(operator .* made slack-main/U-MAX an admin", told)
+    assert "is off" in (await world.told("/skill off web-access", MAX, DEV))
+    assert json.loads(await typed("roles", "list", *HERE, "--json"))["admin"]
+    assert "is no longer named" in await typed("roles", "revoke", "slack-main/U-MAX", *HERE)
+    assert "needs the role" in (await world.told("/skill on web-access", MAX, DEV))
+    assert "nobody's id" in await typed.fails("roles", "grant", "Max", *HERE)
+
+
+async def test_somebody_is_let_in_with_their_code_and_put_out_again(world: World, typed: Typed) -> None:
+    assert "Nobody waits" in await typed("pair")
+    event = Event(
+        kind="message",
+        conversation=key_of("slack-main", "D-EVE"),
+        actor=Actor("U-EVE", "Eve"),
+        dedupe_keys=("k",),
+        at_ms=1,
+        is_direct=True,
+    )
+    here = await world.shelf.here(event.conversation, world.loaded)
+    ask = await world.shelf.pairing.ask(here, event)
+    assert re.search("waits +slack-main/U-EVE +Eve", await typed("pair"))
+    assert "Nobody waits under this code" in await typed.fails("pair", "AAAA-AAAA")
+    assert "slack-main/U-EVE (Eve) is let in" in await typed("pair", ask.code.lower())
+    assert [one["person"] for one in json.loads(await typed("pair", "--json"))["let_in"]] == ["slack-main/U-EVE"]
+    assert await world.shelf.pairing.is_paired("slack-main/U-EVE")
+    assert "not let in any more" in await typed("pair", "--end", "slack-main/U-EVE")
+    assert not await world.shelf.pairing.is_paired("slack-main/U-EVE")
+    assert [line["what"] for line in await world.audit()] == ["pair asked", "pair accept", "pair end"]
+
+
+async def test_the_log_is_exported_and_checked_against_what_was_kept(
+    world: World, typed: Typed, tmp_path: Path
+) -> None:
+    await typed("skills", "off", "web-access", *HERE)
+    await typed("skills", "on", "web-access", *HERE)
+    kept = tmp_path / "kept.jsonl"
+    kept.write_text(await typed("audit", "export"))
+    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert [(one["stream"], one["n"], one["what"]) for one in lines] == [
+        ("changes", 1, "skill off"),
+        ("changes", 2, "skill on"),
+    ]
+    head = f"changes:2:{lines[1]['hash']}"
+    assert head in await typed("audit", "verify")
+    for against in (str(kept), head):
+        assert "changes: 2 lines: unbroken" in await typed("audit", "verify", "--against", against)
+    root = world.store.layout.skills_root
+    stored: Any = await world.store.redis.xrange(f"{root}:audit")
+    await world.store.redis.xdel(f"{root}:audit", stored[1][0])
+    told = await typed.fails("audit", "verify", "--against", str(kept))
+    assert "changes: 1 lines: line 2 is missing" in told
+    assert "neither a head" in await typed.fails("audit", "verify", "--against", "nowhere.jsonl")

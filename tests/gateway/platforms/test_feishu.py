@@ -688,3 +688,14 @@ def test_no_card_is_empty_and_no_fallback(markdown: str) -> None:
         assert part.fallback
         assert part.payload["markdown"].strip()
         assert part.fallback["text"].strip()
+
+
+@pytest.mark.parametrize(
+    ("home", "is_guest"), [("2ca1d211f64f6438", False), ("another", True), ("", False), (None, False)]
+)
+def test_who_is_of_another_organisation_is_from_outside(home: str | None, is_guest: bool) -> None:
+    body = message()
+    body["header"]["tenant_key"] = "2ca1d211f64f6438"
+    body["event"]["sender"]["tenant_key"] = home
+    [said] = parse(body)
+    assert said.actor.is_guest is is_guest

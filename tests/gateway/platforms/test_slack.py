@@ -921,3 +921,34 @@ def test_a_shared_message_is_not_the_word_of_whoever_shares_it() -> None:
     assert "of a page" not in event.dump()
     [event] = parse(message(text="", attachments=[shared]))
     assert not event.is_empty
+
+
+@pytest.mark.parametrize(
+    ("event", "body", "is_guest"),
+    [
+        ({}, {}, False),
+        ({"user_profile": {"is_restricted": True}}, {}, True),
+        ({"user_profile": {"is_ultra_restricted": True}}, {}, True),
+        ({"user_profile": {"is_stranger": True}}, {}, True),
+        ({"user_profile": {"is_restricted": "yes"}}, {}, False),
+        ({"user_team": "T0OTHER"}, {"is_ext_shared_channel": True}, True),
+        ({"user_team": "T0OTHER"}, {}, False),  # another workspace of the same organisation
+        ({"user_team": TEAM}, {"is_ext_shared_channel": True}, False),
+    ],
+)
+def test_who_is_from_outside(event: dict[str, Any], body: dict[str, Any], is_guest: bool) -> None:
+    [said] = parse({**message(**event), **body})
+    assert said.actor.is_guest is is_guest
+    assert Event.load(said.dump()).actor.is_guest is is_guest
+
+
+@pytest.mark.parametrize("sender", ["", None, 0, 7, [], ["U0USER1"], {}, {"id": "U0USER1"}, True])
+def test_a_sender_that_is_no_id_is_nobody(sender: object) -> None:
+    """S-I4: nothing that anybody could be taken for."""
+    body = message()
+    body["event"]["user"] = sender
+    try:
+        said = parse(body)
+    except Malformed:
+        return
+    assert [one for one in said if one.actor.id] == []

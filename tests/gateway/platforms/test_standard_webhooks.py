@@ -578,3 +578,9 @@ async def test_a_file_without_content_and_address_is_told_as_such() -> None:
     [file] = parse(created(attachments=[{"name": "x"}]))[0].attachments
     with pytest.raises(NotDownloaded, match="without content and without url"):
         await adapter().download(file, 3)
+
+
+@pytest.mark.parametrize(("given", "is_guest"), [(True, True), (False, False), ("true", False), (None, False)])
+def test_the_sender_says_who_is_from_outside(given: object, is_guest: bool) -> None:
+    [said] = parse(created(user={"id": "u1", "is_guest": given}))
+    assert said.actor.is_guest is is_guest
