@@ -6,6 +6,7 @@ Use `log(logger, "claimed", conversation=id)`; the standard calls of `logging` c
 from __future__ import annotations
 
 import asyncio
+import base64
 import functools
 import json
 import logging
@@ -15,22 +16,25 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import IO, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from config.settings import LogSettings
 
 LINE_MAX_BYTES: Final = 16_384
+BASE64_MIN_BYTES: Final = 8
+"""A shorter secret is not looked for in Base64: what is sure of it there is too short to be nothing else."""
 SECRET_MIN_CHARACTERS: Final = 4
 """A shorter secret is not masked: it would take ordinary words with it."""
 
 _OURS: Final = ("config", "skills", "gateway", "workers", "rq", "aiohttp")
 _PASSWORD: Final = re.compile(r"(?<=://)([^\s/:@]*):([^\s/@]+)@")
 _MASKED: Final = "***"
+_URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
 def log(
@@ -229,8 +233,10 @@ class _Form(logging.Formatter):
 class Mask:
     """Takes secrets out of text, and passwords out of addresses. Its pattern follows the collection, which grows as connections are opened."""
 
-    def __init__(self, secrets: Collection[str]) -> None:
+    def __init__(self, secrets: Collection[str], *, thorough: bool = False) -> None:
+        """`thorough`: also as `_disguised` says, for what is kept for days. Each spelling is looked for in each text."""
         self._secrets = secrets
+        self._thorough = thorough
         self._known = 0
         self._forms: list[str] = []
         self._pattern = re.compile("")
@@ -241,6 +247,8 @@ class Mask:
             long = [secret for secret in list(self._secrets) if len(secret) >= SECRET_MIN_CHARACTERS]
             # As written, inside an address, inside a repr or JSON.
             forms = {form for one in long for form in (one, quote(one), quote(one, safe=""), json.dumps(one)[1:-1])}
+            if self._thorough:
+                forms |= {form for one in long for form in _disguised(one)}
             self._forms = sorted(forms, key=len, reverse=True)
             self._pattern = re.compile("|".join(map(re.escape, self._forms)))
             self._known = known  # at last: another thread must not go on with the forms of before
@@ -251,6 +259,27 @@ class Mask:
                 text = self._pattern.sub(_MASKED, text)
                 break
         return _PASSWORD.sub(rf"\1:{_MASKED}@", text) if "://" in text else text
+
+
+def _disguised(secret: str) -> Iterator[str]:
+    """As a header, a request within a request or another writer of addresses spells it: Base64, JSON in JSON, `%2f`."""
+    for form in (secret, json.dumps(secret)[1:-1]):
+        for plain in (False, True):
+            once = json.dumps(form, ensure_ascii=plain)[1:-1]
+            yield once
+            yield json.dumps(once, ensure_ascii=plain)[1:-1]
+    for form in (quote_plus(secret), quote(secret), quote(secret, safe="")):
+        yield form
+        yield re.sub("%..", lambda found: found[0].lower(), form)
+    raw = secret.encode("utf-8", "replace")
+    if len(raw) < BASE64_MIN_BYTES:
+        return
+    for before in range(3):  # of three bytes, so many are another's: `user:`
+        whole = base64.b64encode(bytes(before) + raw).decode().rstrip("=")
+        # The characters at the borders hold bits of what is beside it as well.
+        own = whole[(0, 2, 3)[before] : len(whole) - ((before + len(raw)) % 3 > 0)]
+        yield own
+        yield own.translate(_URL_SAFE)
 
 
 def _ready(value: Any, mask: Mask, limit: int) -> Any:

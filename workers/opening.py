@@ -160,7 +160,9 @@ def _recorded(model: Model, loaded: Loaded, mailbox: Mailbox) -> Model:
         retention_s=settings.retention_s,
         turn_max_bytes=settings.turn_max_bytes,
     )
-    return Recording(model, Recordings(mailbox.store, settings), Mask(loaded.secret_values), mailbox.now_ms)
+    return Recording(
+        model, Recordings(mailbox.store, settings), Mask(loaded.secret_values, thorough=True), mailbox.now_ms
+    )
 
 
 def _present(variables: Mapping[str, str], secrets: Collection[str]) -> frozenset[str]:

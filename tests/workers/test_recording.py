@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote, quote_plus
 
 import pytest
 from PIL import Image
@@ -98,6 +101,25 @@ async def test_secrets_are_masked_wherever_they_stand(world: AtDesk) -> None:
     text = json.dumps(entry)
     assert KEY not in text
     assert text.count("***") == 3
+
+
+@pytest.mark.parametrize("secret", ["sk-ant-abc/def+123=", 'pa"ss\\word9', "geheim-äöü-1", "a b c d e f g"])
+def test_a_secret_is_masked_however_others_spell_it(secret: str) -> None:
+    mask, raw = Mask([secret], thorough=True), secret.encode()
+    spelled = [
+        json.dumps({"k": json.dumps({"k": secret})}),
+        json.dumps(json.dumps(secret, ensure_ascii=False), ensure_ascii=False),
+        re.sub("%..", lambda found: found[0].lower(), quote(secret, safe="")),
+        quote_plus(secret),
+        *(
+            base64.b64encode(before + raw + after).decode()
+            for before in (b"", b"u:", b"us:", b"use:")
+            for after in (b"", b"x")
+        ),
+        base64.urlsafe_b64encode(b"u:" + raw).decode(),
+    ]
+    for one in spelled:
+        assert "***" in json.dumps(masked({"text": f"a {one} b"}, mask)), one
 
 
 async def test_of_a_picture_only_the_hash_is_kept(opened: Opened, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ async def play_recorded(case: Case, loaded: Loaded, store: Store, redis_url: str
     Raises `NotPossible`, `Unreachable`.
     """
     run = await play(case, await place_now(case, loaded, store), redis_url, prefix=f"replay-{secrets.token_hex(6)}")
-    return compare(run, Mask(loaded.secret_values)(case.reply))
+    return compare(run, Mask(loaded.secret_values, thorough=True)(case.reply))
 
 
 async def place_now(case: Case, loaded: Loaded, store: Store) -> Place:
@@ -78,4 +78,4 @@ def renew(report: Report, file: Path) -> None:
 async def save(case: Case, loaded: Loaded, store: Store, file: Path) -> None:
     """Write it into a file, with what it runs in. Raises `NotPossible`, `OSError`, `Unreachable`."""
     house = await house_of(case, await place_now(case, loaded, store))
-    write(file, case, house, Mask(loaded.secret_values))
+    write(file, case, house, Mask(loaded.secret_values, thorough=True))

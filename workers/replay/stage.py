@@ -95,7 +95,7 @@ async def scratch() -> AsyncIterator[str]:
 async def play(case: Case, place: Place, redis_url: str, *, prefix: str = "replay") -> Run:
     """Run the turn there on this Redis, under keys of this prefix. Raises `NotPossible`, `Unreachable`."""
     loaded = place.loaded
-    mask = Mask(loaded.secret_values)
+    mask = Mask(loaded.secret_values, thorough=True)
     script = Script(case, mask)
     house = replace(loaded, settings=_for_a_replay(loaded.settings, prefix))
     instead = Instead(script, script.run_tool, place.shelf)
