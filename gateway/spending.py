@@ -48,15 +48,15 @@ LUA: Final = """
         if index ~= '' and redis.call('EXISTS', account) == 0 then
             redis.call('HSET', account, 'of', label)
             redis.call('SADD', root .. ':all:' .. index, string.sub(account, #root + 2))
+            redis.call('PEXPIRE', root .. ':all:' .. index, 2 * keep) -- longer than what it names
         end
-        if index ~= '' then redis.call('PEXPIRE', root .. ':all:' .. index, keep) end
     end
 """
 """What scripts about accounts share. Beside `<account>`: `<account>:holds` has the reservations by name, and their sums;
 `<account>:until` when each ends by itself. `all:<day or month>` names the accounts of that time."""
 
 _SETTLE: Final = Script(
-    "settle",
+    "spend",
     GO_ON_WHEN_FULL
     + LUA
     + """

@@ -27,7 +27,7 @@ from workers.context import main_line
 from workers.hints import due
 from workers.models import Answer, Model, ModelError, Request, text_of
 from workers.rendering import Prompt
-from workers.tabs import Tab, Tabs
+from workers.tabs import Size, Tab, Tabs
 from workers.trouble import Trouble
 from workers.turn import Ended, Turn
 from workers.window import Window, sized
@@ -128,7 +128,7 @@ class Asking:
             return
         turn = work.turn
         size = sized(turn.stored.history, work.prompt, sent)
-        reserving = asyncio.create_task(tab.reserve(size, self._settings.answer_max_tokens))
+        reserving = asyncio.create_task(self._beside(tab, size))
         try:
             yield
             await reserving
@@ -139,6 +139,10 @@ class Asking:
             if isinstance(error, Ended) and error.phrase.startswith("turn.budget"):
                 await turn.write(Record("dropped", turn.now_ms(), {"step": step, "why": "budget"}))
             raise
+
+    async def _beside(self, tab: Tab, size: Size) -> None:
+        await asyncio.sleep(0)  # a write begins two tasks before it asks Redis: so both go out in one tick
+        await tab.reserve(size, self._settings.answer_max_tokens)
 
     async def _without_pictures(self, work: Work, error: ModelError) -> bool:
         """The service refused one: it gets the conversation without. False: there was none."""

@@ -230,9 +230,9 @@ class Turn:
                 charges[-1] = replace(charges[-1], spent=replace(charges[-1].spent, turns=1))
             else:
                 charges.append(Charge(accounts, Spent(turns=1)))
-        settling = [asyncio.create_task(self._settle(one)) for one in charges]
-        if settling:
-            await asyncio.sleep(0)  # it goes first
+        settling = [
+            asyncio.create_task(self._settle(one)) for one in charges
+        ]  # in front, for the write makes a task too
         try:
             yield
         finally:

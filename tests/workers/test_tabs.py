@@ -287,3 +287,25 @@ async def test_a_settlement_that_nobody_heard_of_is_made_once_more_and_counts_on
     async with desk_with(day(tokens=5_000)) as world:
         assert await world.ask("hello") == ["Well."]
         assert await stands(world, day(tokens=5_000)) == [(15, 0)]
+
+
+@pytest.mark.parametrize("budget", [None, {**day(tokens=5_000, turns=9), "warn_at": 1}])
+async def test_reserving_and_settling_are_no_ways_of_their_own(
+    desk_with: Opened, monkeypatch: pytest.MonkeyPatch, budget: dict[str, Any] | None
+) -> None:
+    """They travel with what is written anyhow: a turn of two calls goes to the server as often as without a budget."""
+    async with desk_with(budget) as world:
+        script = iter([says("Hello."), calls("current_time", usage=ONE), says("Noon.", usage=ONE)])
+        world.model.answer_with(lambda _: next(script))
+        await world.ask("hello")
+        line: Any = type(world.desk.mailbox.store._line)
+        real, sent = line.send, []
+
+        def send(self: Any, asked: Any) -> None:
+            sent.append([one.script.name for one in asked])
+            real(self, asked)
+
+        monkeypatch.setattr(line, "send", send)
+        assert await world.ask("what time is it?") == ["Noon."]
+        ours = [names for names in sent if {"reserve", "spend"} & set(names)]
+        assert ours == [["reserve", "append"], ["spend", "append"]] * 2 if budget else [["spend", "append"]] * 2

@@ -203,6 +203,18 @@ async def test_steps_are_read_from_the_records(world: World, http: aiohttp.Clien
     assert shown["running"] is True
 
 
+async def test_a_message_too_many_is_said_at_once_and_not_kept(
+    store: Store, redis_url: str, tmp_path: Path, http: aiohttp.ClientSession
+) -> None:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text("rate: {person_per_minute: 1}\n")
+    async with served(store, redis_url, tmp_path) as world:
+        assert await post(http, world, id="m1") == 202
+        assert await post(http, world, id="m2") == 202, "the one that is told in the conversation"
+        assert await post(http, world, id="m3") == 429
+        assert len(await items(http, world)) == 1
+
+
 async def test_a_full_inbox_is_said_and_takes_nothing(
     store: Store, redis_url: str, tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:
