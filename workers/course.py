@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from config.rules import rule_of
 from config.watching import Watched
@@ -23,7 +23,7 @@ from gateway.files import Files
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.pins import Pins
-from gateway.platforms import Adapter, Outbound
+from gateway.platforms import Adapter, Outbound, Part
 from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
 from workers.agent import Agent
@@ -47,6 +47,9 @@ from workers.turn import Ended, Turn, rows_for
 from workers.withholding import withhold_as_of_now
 
 logger = logging.getLogger(__name__)
+
+AT_ONCE_CHARACTERS: Final = 4_000
+"""A longer reply is rendered in a thread."""
 
 
 @dataclass(frozen=True)
@@ -189,8 +192,15 @@ class Course:
         data |= {"rule": rule} if rule else {}
         data |= {"notice": True} if notice else {}
         data |= {"command": True} if command else {}
-        rows = rows_for(turn, adapter.render(Outbound(text, is_notice=notice, only_for=only_for))) if text else []
+        rows = rows_for(turn, await _rendered(adapter, Outbound(text, is_notice=notice, only_for=only_for)))
         await turn.write(
             *records, Record("reply", self.mailbox.now_ms(), data), rows=rows, state="close", finished_step=True
         )
         await Delivery(turn, adapter, self.mailbox.settings).send_all(rows)
+
+
+async def _rendered(adapter: Adapter, outbound: Outbound) -> list[Part]:
+    """A long text beside the loop: other turns must not wait while it is read and written."""
+    if len(outbound.markdown) > AT_ONCE_CHARACTERS:
+        return list(await asyncio.to_thread(adapter.render, outbound))
+    return list(adapter.render(outbound)) if outbound.markdown else []
