@@ -75,7 +75,7 @@ class Deciding(InChannel):
     code: Code
     word: Literal["yes", "no", "answer"]
     text: Annotated[str, Field(max_length=TEXT_MAX)] = ""
-    """An answer, or a reason."""
+    """An answer, or a reason; `always` with a yes means what it means in the chat."""
 
 
 @operation(WORD, is_safe=False)
