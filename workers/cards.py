@@ -17,6 +17,8 @@ from workers.turn import Turn, rows_for, stable_key, without_handle
 
 BEFORE: Final = 10_000
 """What is not sent when the turn has ended goes out before its reply."""
+ABOVE: Final = -BEFORE - 1
+"""The place of what has grown until a card came: before the card."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,7 @@ class Course:
             await self._finish(turn, adapter, told.text, notice=True, command=True)
             return
         live = Live(turn, adapter)
+        turn.rest = live.rest
         self.heard.listens(turn, rights)
         turn.before_talk = partial(withhold_as_of_now, turn, rights)
         turn.aside = Aside(turn, adapter, partial(self._outside, adapter, turn)).run

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
 from gateway import pace
 from gateway.conversation.claim import Lost
+from gateway.conversation.outbox import Row
 from gateway.events import is_blank
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Adapter, Growing, Outbound, Outcome, StepLine
 from gateway.text.quoting import quoted
+from workers.cards import ABOVE
 from workers.delivery import sent_of, sent_ref
 from workers.links import Links
-from workers.turn import Turn, rows_for
+from workers.turn import Turn, part_body, rows_for
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +63,10 @@ class Live:
         self._text = ""
         self._plan: tuple[StepLine, ...] = ()
         self._steps: list[StepLine] = []
+        self._above = 0
+        """So many of these stand in a message that is finished."""
+        self._rests = False
+        self._resting = asyncio.Lock()
         self._changed = asyncio.Event()
         self._shown_s = asyncio.get_running_loop().time()  # an answer that is quick comes as one message
         self._is_seen = False
@@ -114,6 +120,37 @@ class Live:
             task.cancel()
         await asyncio.gather(*tasks, *([self._showing] if self._showing else []), return_exceptions=True)
 
+    @asynccontextmanager
+    async def rest(self) -> AsyncIterator[Sequence[Row]]:
+        """See `Turn.rest`. What is shown later stands in a message of its own."""
+        async with self._resting:  # steps of a plan may ask at the same time
+            self._rests = True
+            try:
+                if self._showing:
+                    await asyncio.wait({self._showing})
+                rows = self._finished()
+                yield rows
+                if rows:
+                    self._turn.live_rows.pop(rows[0].key, None)
+                    self._text, self._above = "", len(self._steps)
+                    self._changed.clear()
+            finally:
+                self._rests = False
+
+    def _finished(self) -> list[Row]:
+        """The message that grows, as it is to stand; none where there is none."""
+        there = self._turn.live_rows.get(self._turn.row_key(0))
+        if there is None:
+            return []
+        done = [line for line in self._steps[self._above :] if line.state != "running"]
+        growing = self._growing((*self._plan, *done))
+        if (
+            not growing.markdown or there.ref is None
+        ):  # another worker's, or nobody knows where: it stands as it was left
+            return [replace(there, state="sent" if there.ref else "given_up")]
+        part = part_body(self._adapter.render(Outbound(growing.markdown))[0])
+        return [replace(there, part=part, order=ABOVE, state="pending", since_ms=0)]
+
     async def _type_on(self, lasts_s: float) -> None:
         """Until something of the answer is seen, or it is whole."""
         to = self._turn.address
@@ -142,9 +179,12 @@ class Live:
             await asyncio.shield(self._showing)
 
     async def _show(self) -> None:
+        if self._rests:
+            self._changed.set()
+            return
         if self._turn.claim.seconds_left() <= self._send_timeout_s:
             return  # past the lease somebody else may have finished the message: it is not ours to touch
-        growing = self._growing()
+        growing = self._growing((*self._plan, *self._steps[self._above :]))
         turn, rules = self._turn, self._adapter.capabilities.pace
         try:
             if self._stream.kind == "message" and not growing.markdown:
@@ -163,9 +203,8 @@ class Live:
         except Exception as error:  # noqa: BLE001  # a picture of the answer must not cost the answer
             log(logger, "live text not shown", level=logging.WARNING, reason=f"{type(error).__name__}: {error}")
 
-    def _growing(self) -> Growing:
+    def _growing(self, lines: tuple[StepLine, ...]) -> Growing:
         text = "" if is_blank(self._text) else self._links.growing(self._text).strip()
-        lines = (*self._plan, *self._steps)
         steps = self._links.harmless("\n".join(self._line(line) for line in lines))
         return Growing(text, lines, "\n\n".join(part for part in (steps, text) if part))
 

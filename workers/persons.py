@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -161,7 +162,10 @@ class Persons:
         records, rows = self.cards.made(f"asked {code}", [card])
         _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
         data |= {"rows": [row.key for row in rows], "after": max(map(number_of, inbox), default=0)}
-        await turn.write(Record("asked", turn.now_ms(), data), *records, rows=rows, finished_step=True)
+        async with turn.whole.rest() if turn.whole.rest else nullcontext(()) as grown:
+            data |= {"closes": True} if grown else {}
+            rows = [*grown, *rows]
+            await turn.write(Record("asked", turn.now_ms(), data), *records, rows=rows, finished_step=True)
         await self.cards.send(rows)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -76,6 +76,8 @@ class Turn:
     """
     live_rows: dict[str, Row] = field(default_factory=dict)
     """Messages of ours that show the growing answer."""
+    rest: Callable[[], AbstractAsyncContextManager[Sequence[Row]]] | None = None
+    """Nothing grows within it, and its rows finish what has grown: for a card that people are to find at the end."""
     before_talk: Callable[[], Awaitable[None]] | None = None
     """What has to happen before what people write meanwhile joins the turn. Raises `Lost`, `Unreachable`."""
     aside: Callable[[Sequence[bytes]], Awaitable[bool]] | None = None
@@ -181,8 +183,11 @@ class Turn:
         return Occasion(self.stored.key.id, self.id, self.branch, step, purpose)
 
     def row_key(self, part: int) -> str:
-        """The same after a crash and after a lost tail, so that a platform with idempotency keys sees one message."""
-        return stable_key(self.stored.key.id, self.id, "part", str(part))
+        """The same after a crash and after a lost tail, so that a platform with idempotency keys sees one message. What
+        comes below a card that asked somebody is another one than what grew above it.
+        """
+        above = sum(one.type == "asked" and one.data.get("closes", False) for one in self.whole.all_records)
+        return stable_key(self.stored.key.id, self.id, "part", str(part), *([str(above)] if above else []))
 
     def key(self, *parts: str) -> str:
         """Of something that is done once in this turn, or in this branch of it: the same whoever goes on."""

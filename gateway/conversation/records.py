@@ -44,7 +44,7 @@ class Record:
     `dropped`      step, why: an answer under way was dropped (interrupt, empty, too_long), or never asked for (budget): nothing of it is sent
     `asked`        turn, step, code, kind (approval, question, plan), call (the tool_use that waits), tool, requester, bound (hash of
                    all that the word is about), files (of the channel that it is about too: hashes by path), text, question, choices, until_ms, rows (of its card), after (the number of
-                   the last message that waited then): a person has to say a word before it goes on
+                   the last message that waited then), closes (the message that grew: what comes stands below its card): a person has to say a word before it goes on
     `decided`      turn, code, word (yes, no, answer, expired), by (id), name, text, messages (that are the answer: the first
                    dedupe key of each): that word
     `unclear`      turn, messages: each could be the answer to several questions; whoever wrote them was asked which one
