@@ -5,6 +5,9 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 BIN := .venv/bin
 TOO_OLD := deskmate needs Python 3.11 or newer
 REQUIRE := $(if $(DESKMATE_TESTS_REQUIRE),--require $(DESKMATE_TESTS_REQUIRE))
+# Much of a test is waiting: two at a time, each with a Redis of its own. `make test JOBS=0` runs them one after the other
+JOBS ?= 2
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(REQUIRE)
 
 .PHONY: check setup demo test fix builtin-hashes lock bench clean
 .DELETE_ON_ERROR:
@@ -15,7 +18,7 @@ check: .venv/.test ## everything that must hold before a commit
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(REQUIRE)
+	$(PYTEST)
 
 setup: .venv/.test ## the virtual environment, with what tests need
 
@@ -23,7 +26,7 @@ demo: .venv/.core ## a message in, a reply out: real gateway, real worker, a scr
 	@$(BIN)/deskmate demo
 
 test: .venv/.test
-	$(BIN)/python -m pytest $(REQUIRE)
+	$(PYTEST)
 
 fix: .venv/.test ## repair what can be repaired
 	$(BIN)/ruff check --fix .

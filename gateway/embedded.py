@@ -100,8 +100,11 @@ def socket_path(data: Path) -> Path:
     place = data / "redis.sock"
     if len(os.fsencode(place)) <= SOCKET_PATH_MAX_BYTES:
         return place
-    short = hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
-    return Path(tempfile.gettempdir()) / f"deskmate-{os.getuid()}-{short}" / "redis.sock"
+    short = Path(f"deskmate-{os.getuid()}-{hashlib.sha256(os.fsencode(data)).hexdigest()[:12]}", "redis.sock")
+    place = Path(tempfile.gettempdir(), short)
+    if len(os.fsencode(place)) > SOCKET_PATH_MAX_BYTES:
+        place = Path("/tmp", short)  # noqa: S108 - `_make_private` looks whose it is
+    return place
 
 
 def socket_url(place: Path) -> str:

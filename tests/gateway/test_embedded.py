@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -165,6 +166,15 @@ async def test_kill_9_of_the_owner_ends_the_server_and_loses_nothing_that_was_ac
     await until(lambda: not is_alive(server))
     async with embedded(settings) as url, client(url) as redis:
         assert await redis.dbsize() >= acknowledged
+
+
+def test_a_socket_lies_where_the_kernel_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the names of the data folder and of the temporary folder are."""
+    long = tmp_path / ("x" * 120)
+    assert len(os.fsencode(socket_path(long))) <= 100
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    assert len(os.fsencode(socket_path(long))) <= 100
+    assert socket_path(tmp_path / "a").name == "redis.sock"
 
 
 async def test_a_server_left_behind_is_replaced_and_its_writes_stay(settings: Settings) -> None:

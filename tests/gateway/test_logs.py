@@ -30,6 +30,7 @@ def start() -> Iterator[Start]:
         return stream
 
     with put_back():
+        logging.getLogger("rq.worker").setLevel(logging.NOTSET)  # RQ sets it where a worker was registered before
         yield begin
 
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-NAMES = ("config", "skills", "gateway", "workers", "rq", "aiohttp")
+NAMES = ("config", "skills", "gateway", "workers", "rq", "rq.worker", "aiohttp")
 
 
 @contextmanager

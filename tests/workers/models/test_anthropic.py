@@ -264,7 +264,7 @@ async def test_a_wait_that_is_no_time_is_none(given: str) -> None:
     "fault", [fails(500), fails(429, headers={"retry-after": "0"}), says("x", hold=asyncio.Event())]
 )
 async def test_one_call_is_one_request_whatever_comes_of_it(fault: Reply) -> None:
-    async with FakeModel(fault) as server, opened(server.url, first_byte_timeout_s=0.05) as model:
+    async with FakeModel(fault) as server, opened(server.url, first_byte_timeout_s=0.5) as model:
         with pytest.raises(ModelError):
             _ = [piece async for piece in model.stream(asks())]
         assert len(server.asked) == 1
