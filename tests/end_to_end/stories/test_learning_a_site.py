@@ -132,7 +132,7 @@ async def test_a_site_is_learnt_in_one_conversation(world: World) -> None:
 
     # The light tool sees nothing, the skill says what does, and a person lets it.
     first = await ask(f"When is the launch? {launch}", reads(launch, calls("web_fetch", {"url": launch}), LOAD))
-    reply, card, _ = first.posts  # what grew with the steps became the reply
+    _, card, _, reply = first.posts  # the steps so far, the question, who said yes; and below it what came of it
     assert "May I do this?" in card
     assert launch in card
     assert reply == f"It says: {days[0]}."
