@@ -8,7 +8,6 @@ from typing import Literal
 from gateway.admin.operations import EVERYTHING, Nothing, Result, operation
 from gateway.admin.visits import Visit
 from gateway.connections import PAGE, that_listen
-from gateway.listening import how_it_stands
 
 
 class ConnectionRow(Result):
@@ -31,6 +30,8 @@ class Connections(Result):
 @operation(EVERYTHING)
 async def list_(visit: Visit, given: Nothing) -> Connections:
     """The accounts on platforms, and whether those are heard whose connection we hold."""
+    from gateway.listening import how_it_stands  # noqa: PLC0415  # it has the app, and the app these pages
+
     del given
     settings = visit.loaded.settings
     root = settings.gateway.public_url or f"http://{settings.gateway.host}:{settings.gateway.port}"

@@ -6,7 +6,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.admin import audit, channels, notes, overview, skills
+from gateway.admin import (
+    approvals,
+    audit,
+    channels,
+    connections,
+    conversations,
+    notes,
+    overview,
+    people,
+    skills,
+    spending,
+)
 from gateway.admin.operations import Operation, Result
 from gateway.admin.visits import Visit
 from gateway.web.admin.visiting import given
@@ -24,6 +35,8 @@ class Page:
     shows: Shows
     """What the template is filled with, by name. Raises `Refusal`, `NotUnderstood`."""
     in_menu: bool = True
+    is_for_all: bool = False
+    """Whether it is for those alone who look after all channels."""
 
 
 async def ask(operation: Operation[Any, Any], visit: Visit, query: Query) -> Any:
@@ -32,8 +45,18 @@ async def ask(operation: Operation[Any, Any], visit: Visit, query: Query) -> Any
     return await operation(visit, given(operation, fields))
 
 
+async def _places(visit: Visit, query: Query) -> tuple[channels.Channels, Query]:
+    """The channels to choose from, and the address with the first of them where it names none."""
+    places = await ask(channels.list_, visit, {})
+    if query.get("channel") or not places.channels:
+        return places, query
+    return places, {**query, "channel": places.channels[0].channel}
+
+
 async def _overview(visit: Visit, query: Query) -> dict[str, Result | None]:
+    is_whole = "live" not in query  # the page that asks again and again takes the figures alone
     return {
+        "asked": await ask(approvals.list_, visit, {}) if is_whole else None,
         "seen": await ask(overview.show, visit, query),
         "notes": await ask(notes.waiting, visit, {}),
         "skills": await ask(skills.waiting, visit, {}),
@@ -67,16 +90,62 @@ async def _skill(visit: Visit, query: Query) -> dict[str, Result | None]:
     return {"shown": await ask(skills.show, visit, query)}
 
 
+async def _approvals(visit: Visit, query: Query) -> dict[str, Result | None]:
+    del query
+    return {"found": await ask(approvals.list_, visit, {})}
+
+
+async def _conversations(visit: Visit, query: Query) -> dict[str, Result | None]:
+    places, query = await _places(visit, query)
+    return {
+        "places": places,
+        "found": await ask(conversations.list_, visit, query) if query.get("channel") else None,
+    }
+
+
+async def _conversation(visit: Visit, query: Query) -> dict[str, Result | None]:
+    return {"shown": await ask(conversations.show, visit, query)}
+
+
+async def _people(visit: Visit, query: Query) -> dict[str, Result | None]:
+    """Newcomers are those of the channel's connection; the operator sees those of all."""
+    places, query = await _places(visit, query)
+    here: people.Holders | None = await ask(people.show, visit, query) if query.get("channel") else None
+    is_operator = visit.caller.actor is None
+    may_let_in = is_operator or (here is not None and here.may_let_in)
+    where = {} if is_operator else query
+    return {
+        "places": places,
+        "here": here,
+        "pairing": await ask(people.newcomers, visit, where) if may_let_in else None,
+    }
+
+
+async def _spending(visit: Visit, query: Query) -> dict[str, Result | None]:
+    return {"found": await ask(spending.ledger_, visit, query), "budgets": await ask(spending.budgets, visit, {})}
+
+
+async def _connections(visit: Visit, query: Query) -> dict[str, Result | None]:
+    del query
+    return {"found": await ask(connections.list_, visit, {})}
+
+
 async def _audit(visit: Visit, query: Query) -> dict[str, Result | None]:
     return {"found": await ask(audit.list_, visit, query), "places": await ask(channels.list_, visit, {})}
 
 
 PAGES: Final = (
     Page("/admin", "admin.title.overview", "overview.html", _overview),
+    Page("/admin/approvals", "admin.title.approvals", "approvals.html", _approvals),
+    Page("/admin/conversations", "admin.title.conversations", "conversations.html", _conversations),
+    Page("/admin/conversation", "admin.title.conversation", "conversation.html", _conversation, in_menu=False),
     Page("/admin/channels", "admin.title.channels", "channels.html", _channels),
     Page("/admin/channel", "admin.title.channel", "channel.html", _channel, in_menu=False),
     Page("/admin/skills", "admin.title.skills", "skills.html", _skills),
     Page("/admin/skill", "admin.title.skill", "skill.html", _skill, in_menu=False),
+    Page("/admin/people", "admin.title.people", "people.html", _people),
+    Page("/admin/spending", "admin.title.spending", "spending.html", _spending),
+    Page("/admin/connections", "admin.title.connections", "connections.html", _connections, is_for_all=True),
     Page("/admin/audit", "admin.title.audit", "audit.html", _audit),
 )
 """In the order of the menu."""

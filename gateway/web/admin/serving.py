@@ -130,6 +130,7 @@ class Pages:
             pages=PAGES,
             session=session,
             sees_all=visit.sees_all,
+            now_ms=visit.at_ms,
             here_path=request.path_qs,
             query=request.query,
             said=said,

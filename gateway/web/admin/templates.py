@@ -42,7 +42,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"at": at, "iso": iso}
+    made.filters |= {"at": at, "iso": iso, "number": number, "money": money}
     return made
 
 
@@ -53,6 +53,16 @@ def at(ms: int) -> str:
 
 def iso(ms: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1_000))
+
+
+def number(value: float) -> str:
+    """`12,345`, `1.5`."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
+
+
+def money(amount: float) -> str:
+    """`12.34`; what is little with more digits."""
+    return f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:,.4f}"
 
 
 def span(language: Language, seconds: float) -> str:

@@ -41,7 +41,12 @@ ROWS: Final[dict[str, tuple[Given, set[str]]]] = {
     "notes.show": (lambda there: {"channel": ROOM, "code": there.waiting}, KEEPERS),
     "notes.waiting": (lambda _: {}, KEEPERS),
     "overview.show": (lambda _: {}, KEEPERS),
+    "people.accept": (lambda there: {"channel": ROOM, "code": there.code or "AAAA-AAAA"}, ADMINS),
+    "people.end": (lambda _: {"channel": ROOM, "person": "slack-main/U-NEW"}, ADMINS),
+    "people.grant": (lambda _: {"channel": ROOM, "person": "slack-main/U-BO"}, ADMINS),
     "people.list": (lambda _: {}, KEEPERS),
+    "people.newcomers": (lambda _: {"channel": ROOM}, ADMINS),
+    "people.revoke": (lambda _: {"channel": ROOM, "person": "slack-main/U-KIM"}, ADMINS),
     "people.show": (lambda _: {"channel": ROOM}, KEEPERS),
     "skills.add": (lambda _: {"channel": ROOM, "filename": "another.zip", "zip": zip_as_base64()}, CHANNEL_ADMINS),
     "skills.list": (lambda _: {"channel": ROOM}, KEEPERS),
@@ -50,6 +55,8 @@ ROWS: Final[dict[str, tuple[Given, set[str]]]] = {
     "skills.switch": (lambda _: {"channel": ROOM, "id": "triage", "to": "off"}, CHANNEL_ADMINS),
     "skills.trust": (lambda _: {"channel": ROOM, "id": "checklist", "digits": ""}, APPROVERS),
     "skills.waiting": (lambda _: {}, KEEPERS),
+    "spending.budgets": (lambda _: {}, KEEPERS),
+    "spending.ledger": (lambda _: {}, KEEPERS),
     "spending.list": (lambda _: {}, KEEPERS),
 }
 SLOW: Final = {"skills.reload": ADMINS}
@@ -64,6 +71,7 @@ def test_every_operation_has_its_row() -> None:
 async def test_who_may_not_is_told_the_rule_and_who_may_see_sees(there: Admins, name: str) -> None:
     given, allowed = ROWS[name]
     await there.ask("KQZX")
+    await there.knock("slack-main", "U-NEW", "Nele")
     for role in ROLES.keys() - allowed:
         with pytest.raises(Refusal) as refused:
             await there.do(name, ROLES[role], **given(there))
@@ -80,6 +88,7 @@ ACTS: Final = [(name, role) for name, row in ROWS.items() if not operations()[na
 @pytest.mark.parametrize(("name", "role"), ACTS)
 async def test_who_may_do_something_does_it(there: Admins, name: str, role: str) -> None:
     await there.ask("KQZX")
+    await there.knock("slack-main", "U-NEW", "Nele")
     await there.do(name, ROLES[role], **ROWS[name][0](there))
 
 

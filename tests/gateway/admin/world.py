@@ -21,6 +21,7 @@ from gateway.events import Actor, Event
 from gateway.intake import Received
 from gateway.shelf.audit import Change, Line, read
 from gateway.shelf.notes import Draft
+from gateway.shelf.pairing import place
 from gateway.store import Store
 from tests.gateway.commands.world import ANA, OPS, World, skill_md, zipped
 
@@ -66,6 +67,8 @@ class Admins:
     kept: str = ""
     conversation: str = ""
     """In which somebody has written."""
+    code: str = ""
+    """Of whoever knocked last."""
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
 
     def visit(self, caller: Caller = OPERATOR, id_: str = "") -> Visit:
@@ -98,6 +101,21 @@ class Admins:
         await store.redis.rpush(store.layout.key(key.id, "history"), Record("asked", 1, data).dump())
         await announce(store, key, code, 60_000)
         return key
+
+    async def knock(self, connection: str, id_: str, name: str) -> str:
+        """Somebody whom nobody knows writes directly; the code that they get."""
+        key = ConversationKey(connection, f"D-{id_}")
+        event = Event(
+            kind="message",
+            conversation=key,
+            actor=Actor(id_, name),
+            dedupe_keys=(f"knock {id_}",),
+            at_ms=1,
+            is_direct=True,
+            text="hello",
+        )
+        self.code = (await self.house.shelf.pairing.ask(place(self.loaded, key), event)).code
+        return self.code
 
     async def write_in(self, key: ConversationKey) -> str:
         """Somebody says something there; in which conversation."""

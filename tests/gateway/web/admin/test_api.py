@@ -82,6 +82,7 @@ async def test_a_members_token_is_refused_at_everything_that_changes_something(
         "digits": "",
         "filename": "a.zip",
         "word": "yes",
+        "person": "slack-main/U-NEW",
     }
     for name, one in operations().items():
         if not one.is_safe:

@@ -6,26 +6,12 @@ import re
 
 import pytest
 
-from gateway.admin.visits import Caller
-from tests.gateway.admin.world import ADMIN, APPROVER, OPERATOR, ROOM
+from tests.gateway.admin.world import ADMIN, APPROVER, ROOM
+from tests.gateway.web.admin.signing_in import signed_in
 from tests.gateway.web.admin.world import Served
-from tests.harness.browser import Page, Visitor
+from tests.harness.browser import Visitor
 
 pytestmark = pytest.mark.browser
-
-HTMX = "typeof htmx === 'object' && htmx.version"
-
-
-async def signed_in(site: Served, visitor: Visitor, caller: Caller = OPERATOR, path: str = "/admin") -> Page:
-    link = await site.keys.make_link(caller, 60)
-    page = await visitor.page(f"{site.url}/admin/login?link={link}")
-    await page.until_shown("Sign in")
-    await page.click("main button")
-    await page.until("location.pathname === '/admin'")
-    if path != "/admin":
-        await page.go(site.url + path)
-    await page.until(HTMX)
-    return page
 
 
 async def test_a_link_is_opened_and_pressed_and_the_overview_is_there(site: Served, visitor: Visitor) -> None:
@@ -78,7 +64,17 @@ async def test_a_note_is_approved(site: Served, visitor: Visitor) -> None:
 
 async def test_the_menu_leads_through_all_pages(site: Served, visitor: Visitor) -> None:
     page = await signed_in(site, visitor)
-    for title in ("Channels", "Skills", "Audit log", "Overview"):
+    for title in (
+        "Approvals",
+        "Conversations",
+        "Channels",
+        "Skills",
+        "People",
+        "Spending",
+        "Connections",
+        "Audit log",
+        "Overview",
+    ):
         at = f"[...document.querySelectorAll('nav a')].findIndex((one) => one.textContent === '{title}')"
         await page.click(f"nav a:nth-of-type({await page.evaluate(at) + 1})")
         await page.until(f"document.querySelector('h1')?.textContent === '{title}'")
@@ -102,13 +98,3 @@ async def test_without_scripts_the_same_forms_work(site: Served, visitor: Visito
     await page.click("[aria-label=triage]")
     await page.until("document.querySelector('#said')?.textContent.includes('triage')")
     assert "triage" not in await site.there.world.ids()
-
-
-@pytest.mark.parametrize("width", [390, 1440])
-async def test_pages_fit_their_width(site: Served, visitor: Visitor, width: int) -> None:
-    page = await signed_in(site, visitor)
-    await page.resize(width, 900)
-    for path in ("/admin", f"/admin/channel?channel={ROOM}", "/admin/skills", "/admin/audit"):
-        await page.go(site.url + path)
-        await page.until(HTMX)
-        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path

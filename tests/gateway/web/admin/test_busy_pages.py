@@ -1,0 +1,158 @@
+"""The pages of what waits, was said, was spent, and of people and connections, on a busy day, in a real Chromium."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.events import Event
+from gateway.store import Store
+from gateway.web.admin.pages import PAGES
+from tests.gateway.admin.world import ADMIN, APPROVER, MEMBER, OPERATOR, OWNER, ROOM
+from tests.gateway.web.admin.busy import CODE, MAIL, THREAD, make_busy
+from tests.gateway.web.admin.signing_in import HTMX, signed_in
+from tests.gateway.web.admin.world import Served, served
+from tests.harness.browser import Visitor
+
+CONVERSATION = f"/admin/conversation?channel={ROOM}&conversation={THREAD.id}"
+ADDRESSES = [
+    f"{page.path}?channel={ROOM}&conversation={THREAD.id}&id=triage" for page in PAGES if page.path != "/admin/spending"
+] + [f"/admin/spending?by={by}" for by in ("channel", "person", "model")]
+CLEAR = """(() => {
+  const wide = document.documentElement.scrollWidth > innerWidth && "wider than the page";
+  const heads = document.querySelectorAll("h1").length !== 1 && "not one heading";
+  const bare = [...document.querySelectorAll("main input:not([type=hidden]), main select")]
+    .filter((one) => !one.labels.length).map((one) => one.outerHTML);
+  const mute = [...document.querySelectorAll("a, button")]
+    .filter((one) => !(one.innerText || one.ariaLabel || "").trim()).map((one) => one.outerHTML);
+  return [wide, heads, ...bare, ...mute].filter(Boolean);
+})()"""
+"""What is wrong with a page: its width, its headings, fields without a label, what can be pressed and has no name."""
+
+
+@pytest.fixture
+async def busy(store: Store, tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(store, tmp_path) as site:
+        await make_busy(site.there)
+        yield site
+
+
+@pytest.mark.browser
+async def test_each_page_is_clear_at_each_width_in_each_language(busy: Served, visitor: Visitor) -> None:
+    page = await signed_in(busy, visitor)
+    for width, language, scheme in ((390, "en", "dark"), (1440, "zh-CN", "light")):
+        await page.resize(width, 900)
+        await page.speak(language)
+        await page.prefer(scheme="dark" if scheme == "dark" else "light")
+        for path in ADDRESSES:
+            await page.go(busy.url + path)
+            await page.until(HTMX)
+            assert await page.evaluate(CLEAR) == [], (path, width)
+
+
+@pytest.mark.browser
+async def test_whoever_walks_by_keyboard_sees_where_they_are(busy: Served, visitor: Visitor) -> None:
+    page = await signed_in(busy, visitor, APPROVER, "/admin/approvals")
+    seen = set()
+    for _ in range(24):
+        await page.press("Tab")
+        at, outline, width = await page.evaluate(
+            "(({outerHTML}, {outlineStyle, outlineWidth}) => [outerHTML, outlineStyle, outlineWidth])"
+            "(document.activeElement, getComputedStyle(document.activeElement))"
+        )
+        if at.startswith(("<body", "<html")):
+            continue
+        seen.add(at)
+        assert (outline, width) == ("solid", "2px"), at
+    assert any(">Approve</button>" in one for one in seen)
+
+
+@pytest.mark.browser
+async def test_a_call_is_shown_with_all_its_arguments_and_denied_in_ones_own_name(
+    busy: Served, visitor: Visitor
+) -> None:
+    page = await signed_in(busy, visitor, APPROVER, "/admin/approvals")
+    [whole] = await page.texts(f"#code-{CODE} pre")
+    assert json.dumps(MAIL, ensure_ascii=False, indent=1) in whole
+    await page.evaluate(f"document.querySelector('#text-{CODE}').focus()")
+    await page.type("not today")
+    await page.click(f"[aria-label='Deny {CODE}']")
+    await page.until(f"document.querySelector('#said')?.textContent.includes('{CODE}')")
+    [member] = (await busy.there.house.mailbox.waiting(THREAD.id))[1]
+    event = Event.load(member.partition(b":")[2])
+    assert (event.name, event.text, event.actor.id) == ("deny", f"{CODE} not today", "U-LI")
+
+
+@pytest.mark.browser
+async def test_a_conversation_is_read_with_its_calls_its_costs_and_the_command_that_runs_it_again(
+    busy: Served, visitor: Visitor
+) -> None:
+    page = await signed_in(busy, visitor, ADMIN, f"/admin/conversations?channel={ROOM}")
+    await page.click(f"a[href*='{THREAD.id}']")
+    await page.until_shown("Run it again:")
+    assert f"deskmate replay {THREAD.id[:8]} 6tq2ab4x" in await page.texts(".command")
+    text = await page.evaluate("document.querySelector('#transcript').textContent")
+    assert "4 calls of the model, 45,304 tokens in (37,240 from the cache), 656 out" in text
+    assert "Rule: profiles/default.yaml line 2 (tools)" in text
+    assert "reports/2026-11-30-berths.csv" in text
+    lines = [one for one in await busy.there.audit() if one.what == "conversation show"]
+    assert [(one.who, one.thing) for one in lines] == [(ADMIN.person, THREAD.id)]
+
+
+@pytest.mark.browser
+async def test_an_admin_of_the_channel_is_named_and_it_is_taken_back(busy: Served, visitor: Visitor) -> None:
+    page = await signed_in(busy, visitor, ADMIN, f"/admin/people?channel={ROOM}")
+    await page.evaluate("document.querySelector('#person').focus()")
+    await page.type("slack-main/U-BO")
+    await page.click("form[action$='people.grant'] button")
+    await page.click("[aria-label='Take back slack-main/U-BO']")
+    await page.until("!document.querySelector(\"[aria-label='Take back slack-main/U-BO']\")")
+    assert [one.what for one in await busy.there.audit()][-2:] == ["role grant", "role revoke"]
+
+
+async def test_somebody_is_let_in_with_their_code_and_no_longer(busy: Served) -> None:
+    code = await busy.there.knock("telegram-main", "99", "<b>Eve</b>")
+    async with busy.browser(OPERATOR) as browser:
+        csrf, form = await browser.csrf("/admin/people"), {"channel": "", "back": "/admin/people"}
+        assert "&lt;b&gt;Eve&lt;/b&gt;" in (await browser.get("/admin/people")).text
+        await browser.post("/admin/do/people.accept", {**form, "csrf": csrf, "code": "WRONG-CODE"})
+        assert "Nobody waits under this code" in (await browser.get("/admin/people")).text
+        await browser.post("/admin/do/people.accept", {**form, "csrf": csrf, "code": code.lower()})
+        assert await busy.there.house.shelf.pairing.is_paired("telegram-main/99")
+        assert "is let in" in (await browser.get("/admin/people")).text
+        await browser.post("/admin/do/people.end", {**form, "csrf": csrf, "person": "telegram-main/99"})
+        assert not await busy.there.house.shelf.pairing.is_paired("telegram-main/99")
+
+
+async def test_what_was_spent_is_told_to_whom_it_concerns(busy: Served) -> None:
+    async with busy.browser(OWNER) as browser:
+        people = (await browser.get("/admin/spending?by=person")).text
+        assert re.search(r"slack-main/U-MAX <span class=\"soft\">Max</span>", people)
+        assert "claude-haiku-4-5" in (await browser.get("/admin/spending?by=model")).text
+        assert "/admin/connections" in people
+        assert ">heard<" in (await browser.get("/admin/connections")).text
+    async with busy.browser(ADMIN) as browser:
+        own = (await browser.get("/admin/spending")).text
+        assert "slack-main/C-OPS" in own
+        assert "default.yaml line" in own, "the line of a budget"
+        assert not re.search("C-DEV|U-LI|by person|/admin/connections", own)
+        for path in ("/admin/spending?by=person", "/admin/connections"):
+            assert (await browser.get(path)).status == 403
+
+
+async def test_who_may_not_read_sees_that_there_are_conversations_and_no_more(busy: Served) -> None:
+    async with busy.browser(APPROVER) as browser:
+        text = (await browser.get(f"/admin/conversations?channel={ROOM}")).text
+        assert THREAD.id[:8] in text
+        assert "/admin/conversation?" not in text
+        assert (await browser.get(CONVERSATION)).status == 403
+        people = (await browser.get(f"/admin/people?channel={ROOM}")).text
+        assert not re.search(r"people\.(grant|revoke|accept|end)", people)
+    assert [one.what for one in await busy.there.audit()].count("pair list refused") == 0, "to look is no try"
+    async with busy.browser(MEMBER) as browser:
+        for path in ADDRESSES:
+            assert (await browser.get(path)).status == 403, path
