@@ -34,7 +34,8 @@ class Page:
     template: str
     shows: Shows
     """What the template is filled with, by name. Raises `Refusal`, `NotUnderstood`."""
-    in_menu: bool = True
+    under: str = ""
+    """The page of the menu that leads to it; empty: it is in the menu itself."""
     is_for_all: bool = False
     """Whether it is for those alone who look after all channels."""
 
@@ -138,11 +139,11 @@ PAGES: Final = (
     Page("/admin", "admin.title.overview", "overview.html", _overview),
     Page("/admin/approvals", "admin.title.approvals", "approvals.html", _approvals),
     Page("/admin/conversations", "admin.title.conversations", "conversations.html", _conversations),
-    Page("/admin/conversation", "admin.title.conversation", "conversation.html", _conversation, in_menu=False),
+    Page("/admin/conversation", "admin.title.conversation", "conversation.html", _conversation, "/admin/conversations"),
     Page("/admin/channels", "admin.title.channels", "channels.html", _channels),
-    Page("/admin/channel", "admin.title.channel", "channel.html", _channel, in_menu=False),
+    Page("/admin/channel", "admin.title.channel", "channel.html", _channel, "/admin/channels"),
     Page("/admin/skills", "admin.title.skills", "skills.html", _skills),
-    Page("/admin/skill", "admin.title.skill", "skill.html", _skill, in_menu=False),
+    Page("/admin/skill", "admin.title.skill", "skill.html", _skill, "/admin/skills"),
     Page("/admin/people", "admin.title.people", "people.html", _people),
     Page("/admin/spending", "admin.title.spending", "spending.html", _spending),
     Page("/admin/connections", "admin.title.connections", "connections.html", _connections, is_for_all=True),

@@ -61,8 +61,8 @@ def number(value: float) -> str:
 
 
 def money(amount: float) -> str:
-    """`12.34`; what is little with more digits."""
-    return f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:,.4f}"
+    """`12.3400`, as the chat and the command line tell it: most turns cost less than a hundredth."""
+    return f"{amount:,.4f}"
 
 
 def span(language: Language, seconds: float) -> str:

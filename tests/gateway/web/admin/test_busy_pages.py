@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.admin import approvals
 from gateway.events import Event
 from gateway.store import Store
 from gateway.web.admin.pages import PAGES
@@ -73,8 +74,9 @@ async def test_whoever_walks_by_keyboard_sees_where_they_are(busy: Served, visit
 
 @pytest.mark.browser
 async def test_a_call_is_shown_with_all_its_arguments_and_denied_in_ones_own_name(
-    busy: Served, visitor: Visitor
+    busy: Served, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(approvals, "ANSWER_S", 0.2)  # nobody works here who would take the word
     page = await signed_in(busy, visitor, APPROVER, "/admin/approvals")
     [whole] = await page.texts(f"#code-{CODE} pre")
     assert json.dumps(MAIL, ensure_ascii=False, indent=1) in whole
@@ -116,6 +118,13 @@ async def test_an_admin_of_the_channel_is_named_and_it_is_taken_back(busy: Serve
 
 async def test_somebody_is_let_in_with_their_code_and_no_longer(busy: Served) -> None:
     code = await busy.there.knock("telegram-main", "99", "<b>Eve</b>")
+    async with busy.browser(ADMIN) as browser:
+        people = (await browser.get(f"/admin/people?channel={ROOM}")).text
+        assert "people.accept" in people
+        assert "telegram-main" not in people, "who is at the door of another connection"
+        fields = {"channel": ROOM, "back": "/admin/people", "code": code, "csrf": await browser.csrf()}
+        await browser.post("/admin/do/people.accept", fields)
+        assert "Nobody waits under this code" in (await browser.get("/admin/people")).text
     async with busy.browser(OPERATOR) as browser:
         csrf, form = await browser.csrf("/admin/people"), {"channel": "", "back": "/admin/people"}
         assert "&lt;b&gt;Eve&lt;/b&gt;" in (await browser.get("/admin/people")).text
