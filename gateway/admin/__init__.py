@@ -18,15 +18,16 @@ and in its document:
 - It is not done without a row in `tests/gateway/admin/test_rights.py`.
 
 **A page** is a `Page` in `gateway/web/admin/pages.py` (the address, the phrase of its title, its template, the operations that
-it shows) and a template in `gateway/web/pages/admin/` that begins with the two lines of the others:
+it shows; `under` where another page leads to it, `is_for_all` where it is for those alone who look after all channels) and a template
+in `gateway/web/pages/admin/` that begins with the two lines of the others:
 
 - Its words are phrases, `{{ say("admin.title.audit") }}`, in both languages; what operations tell is in the visit's.
 - Macros of `_parts.html` are what pages are made of: `act` (a button that does an operation), `toggle` (a switch), `form` (fields of
-  one's own), `table`, `time`, `channel_link`, `place_chooser`. A form posts the fields of an operation to `/admin/do/<operation>`; what
+  one's own), `table`, `time`, `channel_link`, `place_chooser`, `bar`. A form posts the fields of an operation to `/admin/do/<operation>`; what
   came of it is told on the page that it came from.
 - All of it works without JavaScript. htmx makes links and forms smooth (`hx-boost` in `_layout.html`), and needs nothing of the
-  server. Nothing inline: no script, no style, no `on...`, or the browser refuses it.
-- Tests: `tests/gateway/web/admin`; `test_pages.py` drives Chromium.
+  server. Nothing inline: no script, no style, no `on...`, or the browser refuses it. Colours are tokens of `admin.css`.
+- Tests: `tests/gateway/web/admin`; `test_pages.py` and `test_busy_pages.py` drive Chromium, `test_colours.py` reckons contrast.
 
 May import: `gateway` except `gateway.web`, `skills`, `config`.
 """
