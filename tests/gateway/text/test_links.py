@@ -161,12 +161,17 @@ def without_code(text: str) -> str:
 
 
 def of_markdown(part: Part, field: str) -> Iterator[str]:
-    text = html.unescape(without_code(part.payload[field]))
+    yield from of_marked(part.payload[field])
+
+
+def of_marked(text: str) -> Iterator[str]:
+    text = html.unescape(without_code(text))
     yield re.sub(r"[*_~]|\\(?=[!-/:-@\[-`{-~])", "", text)
 
 
 def of_slack(part: Part) -> Iterator[str]:
-    yield from of_markdown(part, "text")
+    """Slack takes `&gt;` at a line's begin for the mark of a quote, and what stands between fences for code there too."""
+    yield from of_marked(part.payload["text"].replace("&gt;", ">"))
 
 
 def of_telegram(part: Part) -> Iterator[str]:
@@ -217,6 +222,7 @@ def live_in(adapter: Adapter, look: Looks, text: str) -> list[str]:
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=14).map("".join))
 @example("1. a\n\n   ```\n   b\n\nc\n\n```\nhttps://attacker.test\n```")
 @example("`a\nhttps://attacker.test`")
+@example(">     https://attacker.test/?d=S")
 def test_nothing_that_is_not_allowed_is_live_anywhere(platform: str, text: str) -> None:
     adapter, look = PLATFORMS[platform]
     assert live_in(adapter, look, text) == []
