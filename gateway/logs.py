@@ -233,9 +233,12 @@ class _Form(logging.Formatter):
 class Mask:
     """Takes secrets out of text, and passwords out of addresses. Its pattern follows the collection, which grows as connections are opened."""
 
-    def __init__(self, secrets: Collection[str], *, thorough: bool = False) -> None:
-        """`thorough`: also as `_disguised` says, for what is kept for days. Each spelling is looked for in each text."""
+    def __init__(self, secrets: Collection[str], *, thorough: bool = False, passwords: bool = True) -> None:
+        """`thorough`: also as `_disguised` says, for what is kept for days. Each spelling is looked for in each text.
+        `passwords`: those in addresses, too, whosever they are.
+        """
         self._secrets = secrets
+        self._passwords = passwords
         self._thorough = thorough
         self._known = 0
         self._forms: list[str] = []
@@ -258,7 +261,7 @@ class Mask:
             if form in text:
                 text = self._pattern.sub(_MASKED, text)
                 break
-        return _PASSWORD.sub(rf"\1:{_MASKED}@", text) if "://" in text else text
+        return _PASSWORD.sub(rf"\1:{_MASKED}@", text) if self._passwords and "://" in text else text
 
 
 def _disguised(secret: str) -> Iterator[str]:

@@ -44,6 +44,7 @@ from workers.offers import Offers
 from workers.passing import Passing
 from workers.recording import Recording
 from workers.tools import Outside, load_tools
+from workers.unsaid import unsaid
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ async def open_desk(
                         settings,
                         Asking(settings, model, Circuits(store, settings.model)),
                         Offers(settings, load_tools(Outside(settings, http, programs)), programs, servers),
-                        instead.run_tool if instead else run_tool,
+                        instead.run_tool if instead else unsaid(run_tool, loaded.secret_values),
                     ),
                     shelf=shelf,
                     notes=Notes(store),

@@ -22,6 +22,7 @@ from gateway.cli.doctor import OUTSIDE_S
 from gateway.cli.outside import opened_outside
 from gateway.connections import PAGE, Opened, open_connections, platform_module, platform_names
 from gateway.inventory import load_checked
+from gateway.logs import Mask
 from gateway.platforms import ConnectionRefused, Guide, Platform
 
 NO_HOST: Final = "https://YOUR-HOST"
@@ -179,7 +180,8 @@ async def _check(loaded: Loaded, opened: Opened, url: str, *, yes: bool) -> None
             else:
                 click.echo(f"{NEXT}  `deskmate connect {name} --yes` has it send to {url}")
         except ConnectionRefused as why:
-            raise Stop(f"{name}: {why}.{_where(opened, str(why))}") from None
+            told = Mask(loaded.secret_values)(str(why))  # a service may repeat what it was sent
+            raise Stop(f"{name}: {told}.{_where(opened, told)}") from None
         except (TimeoutError, aiohttp.ClientError):
             raise Stop(f"{name}: no answer within {OUTSIDE_S:.0f} s.{_where(opened, 'not reached')}") from None
 

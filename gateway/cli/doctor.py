@@ -10,7 +10,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -32,6 +32,7 @@ from gateway.conversation.mailbox import Mailbox
 from gateway.embedded import NoServer, find_program, redis_url
 from gateway.inventory import installing, load_checked
 from gateway.listening import how_it_stands
+from gateway.logs import Mask
 from gateway.machine import Machine, PortTaken, free_port, reachable
 from gateway.pins import Pins
 from gateway.platforms import ConnectionRefused, Outside
@@ -97,7 +98,8 @@ async def examine(loaded: Loaded) -> list[Finding]:
             connections += [check_listener(opened, store) for opened in all_opened if opened.settings.listens]
         findings += await asyncio.gather(*connections, check_model(settings), check_sandbox(settings))
         findings += await check_servers(loaded, Pins(store) if url else None)
-    return findings
+    mask = Mask(loaded.secret_values)  # a service may repeat in its error what it was sent
+    return [replace(one, text=mask(one.text)) for one in findings]
 
 
 def check_folder(settings: Settings) -> Finding:

@@ -1,4 +1,6 @@
-"""Secrets are nowhere that a model, a person or whoever reads Redis could find them."""
+"""Secrets are nowhere that a model, a person or whoever reads Redis could find them. All kinds of them, and services that
+repeat them: `tests/end_to_end/test_secrets.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import pytest
 
 from gateway.store import Layout
 from tests.harness.fake_model import KEY, Asked
+from tests.harness.held import held
 from tests.harness.model_replies import Reply, says
 from tests.workers.at_desk import AtDesk, at_desk
 
@@ -55,9 +58,9 @@ async def test_s_l2_no_secret_is_stored_or_logged(world: AtDesk, caplog: pytest.
     world.model.answer_with(obeys)
     told = await world.ask("hello")
     store = world.desk.mailbox.store
-    held = [await store.redis.dump(key) or b"" async for key in store.redis.scan_iter(f"{store.layout.prefix}:*")]
-    assert held
+    kept = "\n".join((await held(store.redis, f"{store.layout.prefix}:")).values())
+    assert "hello" in kept
     for secret in (KEY, CANARY):
         assert secret not in "\n".join(told)
         assert secret not in caplog.text
-        assert not any(secret.encode() in one for one in held)
+        assert secret not in kept

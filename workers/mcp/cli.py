@@ -17,6 +17,7 @@ from gateway.cli import Stop, for_example, no_redis, pass_readable
 from gateway.cli.acts import user
 from gateway.embedded import NoServer, redis_url
 from gateway.inventory import installing
+from gateway.logs import Mask
 from gateway.pins import Definition, Pins
 from gateway.store import Layout, Unreachable, open_store
 from skills.visible import one_line, visible
@@ -52,8 +53,9 @@ def list_(loaded: Loaded, server: str | None) -> None:
         click.echo("No server is configured: mcp.servers of the settings.")
     wanted = allowed(loaded)
     found = _do(loaded, lambda pins: look(loaded.settings, pins, servers, wanted))
+    mask = Mask(loaded.secret_values)  # a server that ends may print what it was started with
     for seen in found:
-        click.echo(f"{seen.server}: {seen.why_not or f'{len(seen.listed.definitions)} tools'}")
+        click.echo(f"{seen.server}: {mask(seen.why_not) or f'{len(seen.listed.definitions)} tools'}")
         for name in seen.names(wanted) if not seen.why_not else ():
             now = seen.listed.definitions.get(name)
             about = one_line(now.description)[:ABOUT_CHARACTERS] if now else seen.listed.faults.get(name, "")
@@ -147,7 +149,7 @@ def _seen(loaded: Loaded, name: str) -> Seen:
     wanted = [name] if "__" in name else []
     [seen] = _do(loaded, lambda pins: look(loaded.settings, pins, [server], wanted))
     if seen.why_not:
-        raise Stop(f"The server {server} {seen.why_not}.")
+        raise Stop(f"The server {server} {Mask(loaded.secret_values)(seen.why_not)}.")
     return seen
 
 
