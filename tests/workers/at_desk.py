@@ -107,6 +107,7 @@ async def at_desk(
     room: Room | None = None,
     profile: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> AsyncIterator[AtDesk]:
     """The model says `Well.` unless told otherwise. The connection is `chat`."""
     (folder / "profiles").mkdir()
@@ -123,7 +124,7 @@ async def at_desk(
         }
         file = folder / "deskmate.yaml"
         file.write_text(yaml.safe_dump(whole))
-        loaded = load(file, variables={"MODEL_KEY": KEY})
+        loaded = load(file, variables={"MODEL_KEY": KEY, **(variables or {})})
         room = room or Room()
         there: Any = {"chat": room}
         rung: list[int] = []
