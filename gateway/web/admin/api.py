@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import re
@@ -10,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
+from pydantic import BaseModel
 
 from gateway.admin.operations import Operation, operations, status_of
 from gateway.admin.visits import House
@@ -81,7 +83,7 @@ class Api:
         key = request.headers.get(IDEMPOTENCY, "")
         if key and not _KEY.fullmatch(key):
             raise NotUnderstood(f"{IDEMPOTENCY}: up to 64 letters, digits, - and _")
-        id_ = f"admin {token.id} {operation.name} {key}" if key else ""
+        id_ = f"admin {token.id} {operation.name} {key} {_digest(fields)}" if key else ""
         result = await operation(visit_of(self._house, token.caller, id_=id_), fields)
         return web.Response(body=result.model_dump_json().encode(), content_type="application/json", headers=HEADERS)
 
@@ -98,6 +100,11 @@ class Api:
         except Malformed as error:
             raise NotUnderstood(str(error)) from None
         return given_json(operation, json.dumps(read).encode())
+
+
+def _digest(fields: BaseModel) -> str:
+    """Of what is asked for: with the same key something else is another act."""
+    return hashlib.sha256(fields.model_dump_json().encode()).hexdigest()[:32]
 
 
 def _problem(status: int, problem: Problem) -> web.Response:

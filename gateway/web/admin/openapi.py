@@ -86,7 +86,7 @@ def _operation(one: Operation[Any, Any]) -> dict[str, Any]:
             "name": IDEMPOTENCY,
             "in": "header",
             "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
-            "description": "The same for the same act that is sent again: it is done once.",
+            "description": "The same for the same act that is sent again: it is done once. With other fields it is another act.",
         }
     ]
     said["responses"] |= {status: {"$ref": f"#/components/responses/{status}"} for status in _REFUSED_BODIES}

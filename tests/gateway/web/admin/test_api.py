@@ -140,6 +140,25 @@ async def test_an_act_that_is_sent_again_with_its_key_is_done_once(site: Served,
     assert [one.what for one in await site.there.audit()].count("skill off") == 1
 
 
+async def test_with_the_same_key_something_else_is_another_act(site: Served, http: aiohttp.ClientSession) -> None:
+    token, headers = await site.token(ADMIN), {"Idempotency-Key": "deploy-17"}
+    for id_ in ("triage", "web-access", "triage"):
+        off = {"channel": ROOM, "id": id_, "to": "off"}
+        status, told = await ask(site, http, "POST", "skills/switch", token, json=off, headers=headers)
+        assert (status, id_ in str(told)) == (200, True)
+    done = [one.thing for one in await site.there.audit() if one.what == "skill off"]
+    assert sorted(done) == ["triage", "web-access"]
+
+
+async def test_a_refusal_hides_no_other_of_the_same_key(site: Served, http: aiohttp.ClientSession) -> None:
+    token, headers = await site.token(MEMBER), {"Idempotency-Key": "deploy-17"}
+    for id_ in ("triage", "web-access"):
+        off = {"channel": ROOM, "id": id_, "to": "off"}
+        assert (await ask(site, http, "POST", "skills/switch", token, json=off, headers=headers))[0] == 403
+    refused = [one.thing for one in await site.there.audit() if one.what == "skill off refused"]
+    assert sorted(refused) == ["triage", "web-access"]
+
+
 async def test_answers_are_as_the_document_says(site: Served) -> None:
     """Whatever fits the document or nearly does: no answer is a failure, each is of a kind that the document names."""
     await asyncio.to_thread(_hunt, site.url, await site.token())
