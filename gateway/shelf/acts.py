@@ -166,7 +166,7 @@ class Acts:
             raise Refusal("broken", id=one.id, reason=_reason(one))
         if digits and (len(digits) < DIGITS_MIN or not skill.hash.startswith(digits.casefold())):
             raise Refusal("digits", id=one.id, digits=digits, hash=skill.hash[:DIGITS], least=DIGITS_MIN)
-        if not digits and (shown := here.own.exchanged(skill.id, skill.hash)):
+        if not digits and (shown := here.own.exchanged(skill.id, skill.hash, self._name(here))):
             raise Refusal("exchanged", id=one.id, shown=shown[:DIGITS], hash=skill.hash[:DIGITS])
         return skill
 
@@ -283,9 +283,8 @@ class Acts:
             raw = await asyncio.to_thread(contents.read, skill, known)
         except contents.Changed as error:
             raise Refusal("broken", id=skill.id, reason=str(error)) from None
-        if skill is one.waiting and here.own.shown.get(ids.skeleton(skill.id)) != skill.hash:
-            with suppress(OtherBundle):  # exchanged at this moment: what was shown is not what will be trusted
-                await self.shelf.shown(here.channel_id, skill, self.change(here, rule))
+        if skill is one.waiting and here.own.seen(skill.id, self._name(here)) != skill.hash:
+            await self._note_seen(here, skill, rule)
         behind = _behind(here, skill.id)
         other = one.skill if one.skill is not skill else None
         return Shown(
@@ -301,6 +300,12 @@ class Acts:
             await self._since(here, skill) if skill is one.waiting and known == document.NAME else None,
             other,
         )
+
+    async def _note_seen(self, here: Here, skill: Skill, rule: str) -> None:
+        """What somebody saw counts for their own word alone, so nothing is kept of whose word is none."""
+        if access.may(self.by.who, here, CommandUse("skill trust")).allowed:
+            with suppress(OtherBundle):  # exchanged at this moment: what was shown is not what will be trusted
+                await self.shelf.shown(here.channel_id, skill, self.change(here, rule))
 
     async def _since(self, here: Here, skill: Skill) -> Since | None:
         last = here.own.trusted_last(skill.id)
@@ -379,10 +384,13 @@ class Acts:
 
     def change(self, here: Here, rule: str) -> Change:
         """A change by this person, for the audit log."""
-        who = f"{OPERATOR} {self.by.operator}".strip()
+        return Change(self.by.id, self._name(here), here.room, here.channel_id, rule, self.by.at_ms)
+
+    def _name(self, here: Here) -> str:
+        """This person, as the audit log names them."""
         if self.by.actor:
-            who = person_of(here.room or self.by.connection, self.by.actor)
-        return Change(self.by.id, who, here.room, here.channel_id, rule, self.by.at_ms)
+            return person_of(here.room or self.by.connection, self.by.actor)
+        return f"{OPERATOR} {self.by.operator}".strip()
 
     async def _findings(self, skill: Skill) -> tuple[Finding, ...]:
         """Signs of harm first."""

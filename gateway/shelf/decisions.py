@@ -82,8 +82,8 @@ class Decisions:
     """By skeleton of the id."""
     trusted: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By skeleton of the id and hash of the bundle, byte for byte: when somebody said so, in ms."""
-    shown: Mapping[str, str] = field(default_factory=dict)
-    """By skeleton of the id: the hash of the bundle that `/skill show` gave last, while it waited for trust."""
+    shown: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """By skeleton of the id and person: the hash of the bundle that they saw last, while it waited for their trust."""
     channel_admins: Mapping[str, str] = field(default_factory=dict)
     """By person (`connection/id`): who made them an admin of this channel."""
     always: Mapping[str, Always] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Decisions:
             switches={rest: _switch(value) for rest, value in kinds["s"].items()},
             installed={rest: Installed.read(value) for rest, value in kinds["b"].items()},
             trusted={(skeleton, bundle): at_ms for (skeleton, _, bundle), at_ms in trusted.items()},
-            shown={rest: str(mapping(value).get("bundle")) for rest, value in kinds["l"].items()},
+            shown=dict(_seen(rest, value) for rest, value in kinds["l"].items()),
             channel_admins={rest: str(mapping(value).get("by")) for rest, value in kinds["a"].items()},
             always={rest: Always.read(value) for rest, value in kinds["y"].items()},
             hitl=next(map(_switch, kinds["hitl"].values()), None),
@@ -125,9 +125,13 @@ class Decisions:
     def switch(self, skill_id: str) -> Switch | None:
         return self.switches.get(ids.skeleton(skill_id)) if self.switches else None
 
-    def exchanged(self, skill_id: str, bundle: str) -> str | None:
-        """The hash of other bytes that were shown last and nobody has trusted since: whoever says `trust` means those."""
-        shown = self.shown.get(ids.skeleton(skill_id))
+    def seen(self, skill_id: str, who: str) -> str | None:
+        """The hash of the bundle that this person saw last."""
+        return self.shown.get((ids.skeleton(skill_id), who))
+
+    def exchanged(self, skill_id: str, bundle: str, who: str) -> str | None:
+        """The hash of other bytes that this person saw last and nobody has trusted since: they mean those."""
+        shown = self.seen(skill_id, who)
         return shown if shown and shown != bundle and not self.trusts(skill_id, shown) else None
 
     def trusted_last(self, skill_id: str) -> str | None:
@@ -164,13 +168,18 @@ def admin_field(person: str) -> str:
     return f"a:{person}"
 
 
-def shown_field(skill_id: str) -> str:
-    return f"l:{ids.skeleton(skill_id)}"
+def shown_field(skill_id: str, who: str) -> str:
+    return f"l:{ids.skeleton(skill_id)}:{who}"
 
 
 def written(by: str, at_ms: int, **more: str) -> str:
     """A decision as it is stored."""
     return json.dumps({**more, "by": by, "at": at_ms}, ensure_ascii=False)
+
+
+def _seen(name: str, value: str) -> tuple[tuple[str, str], str]:
+    stored = mapping(value)
+    return (name.partition(":")[0], str(stored.get("by"))), str(stored.get("bundle"))
 
 
 def _when(value: str) -> int:

@@ -310,11 +310,11 @@ class Shelf:
         )
 
     async def shown(self, channel_id: str, skill: Skill, change: Change) -> None:
-        """A bundle that waits for trust was shown. Raises `OtherBundle`, `Unreachable`."""
+        """A bundle that waits for trust was shown to this person. Raises `OtherBundle`, `Unreachable`."""
         await self._decide(
             change,
             scope_of(channel_id),
-            shown_field(skill.id),
+            shown_field(skill.id, change.who),
             written(change.who, change.at_ms, bundle=skill.hash),
             ("skill show", f"{skill.id} {skill.hash}"),
             (bundle_field(skill.id), skill.hash),

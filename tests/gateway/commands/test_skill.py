@@ -13,6 +13,7 @@ import pytest
 
 from gateway.access import NEEDS_ROLE, Here
 from gateway.commands.skill import SUBS, answers
+from gateway.events import Actor
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.audit import Change
 from gateway.shelf.outcomes import Refusal
@@ -225,6 +226,29 @@ async def test_what_was_exchanged_since_it_was_shown_is_not_trusted_by_its_name_
     assert "pr-checklist" in await world.ids(DEV)
     await add(world, {**CHECKLIST, "references/examples.md": "three"})
     assert "is trusted" in await world.told("/skill trust pr-checklist", LI, DEV), "what was shown last was decided on"
+
+
+async def test_what_others_were_shown_is_not_what_an_approver_saw(store: Store, tmp_path: Path) -> None:
+    world = World(store, tmp_path, profile=PROFILE.replace("slack-main/U-LI", "slack-main/U-LI, slack-main/U-EVE"))
+    await world.packer.step()
+    await add(world)
+    first = await world.told("/skill show pr-checklist", LI, DEV)
+    await add(world, {**CHECKLIST, "references/examples.md": "EVIL"})
+    second = await world.told("/skill show pr-checklist", Actor("U-EVE"), DEV)
+    seen, there = (one.rpartition("/skill trust pr-checklist ")[2][:12] for one in (first, second))
+    told = await world.told("/skill trust pr-checklist", LI, DEV)
+    assert seen != there
+    assert (seen in told, there in told, "Nothing was trusted" in told) == (True, True, True)
+    assert "is trusted" in await world.told("/skill trust pr-checklist", Actor("U-EVE"), DEV), (
+        "what they saw themselves"
+    )
+
+
+async def test_of_whom_no_word_counts_it_is_not_kept_what_they_saw(world: World) -> None:
+    await add(world)
+    for who in (ANA, MAX, LI):
+        await world.say("/skill show pr-checklist", who, DEV)
+    assert [one["who"] for one in await world.audit() if one["what"] == "skill show"] == ["slack-main/U-LI"]
 
 
 async def test_a_bundle_that_waits_takes_nobodys_alias(world: World) -> None:
