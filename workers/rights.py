@@ -55,4 +55,4 @@ class Rights:
     async def refused(self, actor: Actor | None, here: Here, tool: str, rule: str) -> None:
         """Note a call that a rule forbids. Raises `Unreachable`."""
         who = person_of(here.room, actor) if actor else ""
-        await self.shelf.audit(Change("", who, here.room, here.channel_id, rule), "tool refused", tool[:100])
+        await self.shelf.refused(Change("", who, here.room, here.channel_id, rule), "tool refused", tool[:100])

@@ -154,4 +154,4 @@ async def _tell(visit: Visit, given: OneConversation) -> None:
     here, rule = await acts.may("conversation show")
     day = time.strftime("%Y-%m-%d", time.gmtime(visit.at_ms / 1_000))
     change = replace(acts.change(here, rule), id=f"read {visit.caller.name} {given.conversation} {day}")
-    await visit.house.shelf.audit(change, "conversation show", given.conversation)
+    await visit.house.shelf.note(change, "conversation show", given.conversation)

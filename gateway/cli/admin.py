@@ -132,7 +132,7 @@ def _with(loaded: Loaded, work: Callable[[Keys], Awaitable[T]], *told: str) -> T
     async def run(there: Open) -> T:
         if told:
             change = Change("", f"{OPERATOR} {user()}", "", "", COMMAND_LINE)
-            await there.acts.shelf.audit(change, *told)
+            await there.acts.shelf.note(change, *told)
         return await work(Keys(there.store))
 
     return do(loaded, None, run)

@@ -340,7 +340,7 @@ class Acts:
         here = await (self.by.said_in or self.by.here)()
         rule = str(refusal.values.get("rule") or refusal.kind)
         change = replace(self.change(here, rule), id=f"{self.by.id} refused")
-        await self.shelf.audit(change, f"{command} refused", thing[:200])
+        await self.shelf.refused(change, f"{command} refused", thing[:200])
 
     async def may(self, command: str, *, about_others: bool = False) -> tuple[Here, str]:
         """Where it is to hold, and the rule that allows it. Raises `Refusal`."""

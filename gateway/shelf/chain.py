@@ -118,18 +118,24 @@ async def links(store: Store, stream: str) -> AsyncIterator[Link]:
 
 
 async def verify(store: Store, stream: str, kept: Kept) -> Found:
-    """Whether a stream is as it was written, and has all that was kept of it. Raises `Unreachable`."""
+    """Whether a stream is as it was written, and has all that was kept of it. Lines that are written meanwhile stand behind
+    the head that is read first. Raises `Unreachable`.
+    """
     with reading():
         said: Any = await store.redis.get(f"{streams(store)[stream]}:head")
-    look = _Look(stream, kept)
+    look = _Look(stream, kept, (said or b"").decode("utf-8", "replace"))
     async for link in links(store, stream):
         look.take(link)
-    return look.end((said or b"").decode("utf-8", "replace"))
+    return look.end()
 
 
 class _Look:
-    def __init__(self, stream: str, kept: Kept) -> None:
+    def __init__(self, stream: str, kept: Kept, head: str) -> None:
         self._stream = stream
+        told = re.fullmatch(r"(\d+) ([0-9a-f]+)", head)
+        self._last, self._last_hash = (int(told[1]), told[2]) if told else (0, "")
+        self._found_hash = ""
+        """Of the line that has the head's number."""
         self._known = {n: hash_ for (name, n), hash_ in kept.hashes.items() if name == stream}
         self._n, self._hash = 0, BEGIN
         self._lines, self._older = 0, 0
@@ -142,6 +148,8 @@ class _Look:
             return
         self._trouble = self._trouble or self._wrong(link)
         self._n, self._hash = link.n, link.hash
+        if link.n == self._last:
+            self._found_hash = link.hash
 
     def _wrong(self, link: Link) -> str:
         called = f"line {link.n} ({link.id})"
@@ -163,17 +171,15 @@ class _Look:
             return f"{called} is not the one that was kept elsewhere: it, or one before it, was changed and the chain made anew"
         return ""
 
-    def end(self, said: str) -> Found:
+    def end(self) -> Found:
         head = Head(self._stream, self._n, self._hash)
-        told = re.fullmatch(r"(\d+) ([0-9a-f]+)", said)
-        last = int(told[1]) if told else 0
-        known = max(self._known, default=0)
+        last, known = self._last, max(self._known, default=0)
         if not self._trouble and max(last, known) > self._n:
             whose = "what was kept elsewhere ends" if known > last else "the chain's head is"
             first = self._n + 1
             self._trouble = f"line {first} is missing, and all behind it: {whose} at line {max(last, known)}"
-        elif not self._trouble and self._n and (told is None or (int(told[1]), told[2]) != (self._n, self._hash)):
-            self._trouble = f"the chain's head was changed: it is not that of line {self._n}"
+        elif not self._trouble and self._n and (not last or self._found_hash != self._last_hash):
+            self._trouble = f"the chain's head was changed: it is not that of line {last or self._n}"
         return Found(self._stream, self._lines, self._older, head, self._trouble)
 
 

@@ -223,15 +223,17 @@ class Shelf:
             )
         return found
 
-    async def audit(self, change: Change, what: str, thing: str) -> None:
-        """Keep a line about something that changed nothing; with the same id, if it has one, it stays one line.
+    async def refused(self, change: Change, what: str, thing: str) -> None:
+        """Keep a line about something that was refused, among the latest of these; with the same id it stays one line.
 
         Raises `Unreachable`.
         """
         await self._run("audit", change.line(what, thing), change.id, REFUSALS_KEPT)
 
     async def note(self, change: Change, what: str, thing: str, before: str = "", after: str = "") -> None:
-        """Keep a line about a change that is stored elsewhere; with the same id it stays one line. Raises `Unreachable`."""
+        """Keep a line for good about something that was done and is stored elsewhere, or only seen; with the same id, if it has
+        one, it stays one line. Raises `Unreachable`.
+        """
         await self._run("audit_note", change.line(what, thing), change.id, before, after)
 
     async def made(self, change: Change) -> Made | None:

@@ -1,6 +1,8 @@
 -- note(said, id, before, after): a line about something that is stored elsewhere; an id has one
-if not made_before(ARGV[2]) then
+if ARGV[2] == '' or not made_before(ARGV[2]) then
   audit(ARGV[1], ARGV[3], ARGV[4])
-  made(ARGV[2], 'noted')
+  if ARGV[2] ~= '' then
+    made(ARGV[2], 'noted')
+  end
 end
 return 'OK'

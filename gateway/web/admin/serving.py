@@ -179,7 +179,7 @@ class Pages:
         response = _see_other(START)
         session = await self._door.sign_in(request, response, link)
         change = Change("", session.caller.name, "", "", "a login link")
-        await self._house.shelf.audit(change, "admin sign-in", session.caller.name)
+        await self._house.shelf.note(change, "admin sign-in", session.caller.name)
         log(logger, "signed in", who=session.caller.name)
         return response
 

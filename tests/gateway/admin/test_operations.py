@@ -9,6 +9,7 @@ from gateway.admin.operations import operations
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.events import Event
+from gateway.shelf.audit import streams
 from gateway.shelf.outcomes import Refusal
 from gateway.spending import Accounts, Spent, Tokens, add
 from tests.gateway.admin.world import ADMIN, APPROVER, CHANNEL_ADMIN, MEMBER, OTHER_ROOM, OWNER, ROOM, STRANGER, Admins
@@ -208,6 +209,8 @@ async def test_a_conversation_is_read_by_admins_of_its_channel_and_that_is_in_th
     assert (shown.said[1].rule, shown.earlier) == ("p.yaml line 1", 0)
     read = [line for line in await there.audit() if line.what == "conversation show"]
     assert [(line.who, line.thing) for line in read] == [(ADMIN.person, one.id)]
+    kept: Any = await there.house.store.redis.xrange(streams(there.house.store)["changes"])
+    assert b"conversation show" in kept[-1][1][b"said"], "for good: no refusals push it out"
     with pytest.raises(Refusal, match="no_conversation"):
         await there.do("conversations.show", channel=OTHER_ROOM, conversation=one.id)
 

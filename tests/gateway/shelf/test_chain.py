@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from gateway.cli import deskmate
 from gateway.pins import Definition, Pins
+from gateway.shelf import chain
 from gateway.shelf.audit import streams
 from gateway.shelf.chain import Found, Kept, links, verify
 from gateway.store import Script, Store
@@ -62,7 +63,7 @@ async def test_the_scripts_hash_is_sha_256(store: Store, size: int) -> None:
 async def test_a_log_that_nobody_touched_is_unbroken(world: World) -> None:
     found = await look(world.store)
     assert (found.trouble, found.lines, found.head.n) == ("", COUNT, COUNT)
-    await world.shelf.audit(world.change(), "skill off refused", "x")
+    await world.shelf.refused(world.change(), "skill off refused", "x")
     await Pins(world.store).approve(Definition("a__b", "d", {}), "operator root", 1)
     for stream in streams(world.store):
         found = await look(world.store, stream=stream)
@@ -166,6 +167,17 @@ async def test_a_head_that_is_lost_or_wrong_begins_no_chain_anew(world: World) -
     assert (found.trouble, found.head.n) == ("", COUNT + 1)
 
 
+async def test_what_is_written_while_somebody_looks_is_no_break(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def later(store: Store, stream: str) -> AsyncIterator[chain.Link]:
+        await world.shelf.switch("org", "more", "off", world.change())  # the head was read before
+        async for link in links(store, stream):
+            yield link
+
+    monkeypatch.setattr(chain, "links", later)
+    found = await look(world.store)
+    assert (found.trouble, found.head.n) == ("", COUNT + 1)
+
+
 async def test_lines_from_before_are_told_apart(world: World) -> None:
     key = streams(world.store)["changes"]
     await world.store.redis.delete(key, f"{key}:head")
@@ -177,7 +189,7 @@ async def test_lines_from_before_are_told_apart(world: World) -> None:
 
 async def test_of_refusals_older_ones_are_gone_and_that_is_no_break(world: World) -> None:
     for number in range(5):
-        await world.shelf.audit(world.change(), "skill off refused", str(number))
+        await world.shelf.refused(world.change(), "skill off refused", str(number))
     lines: Any = await world.store.redis.xrange(streams(world.store)["refused"])
     await world.store.redis.xdel(streams(world.store)["refused"], lines[0][0], lines[1][0])
     assert (await look(world.store, stream="refused")).trouble == ""

@@ -207,7 +207,7 @@ async def test_a_reload_and_a_refusal_that_can_not_be_written_down_are_not_marke
     with pytest.raises(Refused):
         await world.shelf.reloaded(world.change(turn="r"), 1)
     with pytest.raises(Refused):
-        await world.shelf.audit(world.change(turn="a"), "skill off refused", "report")
+        await world.shelf.refused(world.change(turn="a"), "skill off refused", "report")
     assert await everything(world) == before
 
 

@@ -306,7 +306,7 @@ async def test_whoever_is_refused_again_and_again_fills_nothing_up_and_pushes_no
     monkeypatch.setattr(shelves, "REFUSALS_KEPT", 100)
     await world.shelf.switch(HERE, "report", "off", world.change())
     for number in range(600):
-        await world.shelf.audit(world.change(turn=""), "tool refused", f"tool {number}")
+        await world.shelf.refused(world.change(turn=""), "tool refused", f"tool {number}")
     root = world.store.layout.skills_root
     assert await world.store.redis.xlen(f"{root}:refused") < 400
     lines = await read(world.store, most=10_000)
