@@ -238,6 +238,13 @@ class Profile(Section):
     """of one bot in one channel; what is more is ignored."""
     greeting: str | None = None
     """The answer to a mention that says nothing; without it, one of ours."""
+    retention_days: int | None = Field(None, ge=1, le=3_650)
+    """A conversation in which nobody has talked for so long is forgotten, with its recordings; the channel's workspace, when
+    nobody has used it for so long. At most `mailbox.retention_s`, which holds without it."""
+
+    def kept_s(self, most_s: int) -> int:
+        """How long what was said in a channel is kept without talk, in seconds; `most_s` is what the settings say."""
+        return most_s if self.retention_days is None else min(most_s, self.retention_days * 86_400)
 
 
 def fits(connection: str, pattern: str) -> bool:

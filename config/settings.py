@@ -174,7 +174,7 @@ class MailboxSettings(Section):
     places_per_channel: int | None = Field(None, ge=1)
     """How many conversations of one channel may run at once; none: no cap."""
     retention_s: int = Field(30 * 86_400, ge=60, le=3_650 * 86_400)
-    """An idle conversation is forgotten after this."""
+    """An idle conversation is forgotten after this; a profile may say less (`retention_days`)."""
 
     @model_validator(mode="after")
     def _a_send_ends_before_the_lease(self) -> Self:
@@ -366,7 +366,9 @@ class WebSearchSettings(Section):
 
 
 class WorkspaceSettings(Section):
-    """The files that a channel's conversations share. They are forgotten after `mailbox.retention_s` without use."""
+    """The files that a channel's conversations share. They are forgotten after `mailbox.retention_s` without use, earlier
+    where the profile says so (`retention_days`).
+    """
 
     file_max_bytes: int = Field(1_048_576, ge=1_024, le=10_485_760)
     """A larger file is not kept."""

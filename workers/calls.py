@@ -249,7 +249,8 @@ class Calls:
 
     def _workspace(self, here: Here) -> Workspace:
         mailbox = self.turn.mailbox
-        return Workspace(mailbox.store, here.channel_id, self.settings.workspace, mailbox.settings.retention_s)
+        keep_s = here.profile.kept_s(mailbox.settings.retention_s)
+        return Workspace(mailbox.store, here.channel_id, self.settings.workspace, keep_s)
 
     def _broke(self, call: Pending, error: BaseException) -> tuple[ToolResult, bool]:
         log(logger, "tool broke", level=logging.ERROR, error=error, name=call.name)

@@ -60,7 +60,8 @@ class Desk:
                 stored = await self.mailbox.load(claim.conversation, claim.begin)
                 saw_seq = stored.seq
                 await self._work(claim, stored)
-                released = await self.mailbox.settle(claim, self.worker, places())
+                keep_s = (await self.profile_now(stored.key)).kept_s(self.mailbox.settings.retention_s)
+                released = await self.mailbox.settle(claim, self.worker, places(), keep_s)
             except Parked as parked:
                 wait_ms = max(1, int(parked.wait_s * 1000))
                 released = await self.mailbox.park(claim, wait_ms, saw_seq, self.worker, places())

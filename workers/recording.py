@@ -92,7 +92,7 @@ class Recording:
         about = request.occasion
         try:
             entry = await asyncio.to_thread(self._packed, request, more)
-            if not await self._recordings.keep(about.conversation, about.turn, entry):
+            if not await self._recordings.keep(about.conversation, about.turn, entry, about.keep_s):
                 reason = "recordings.turn_max_bytes"
                 log(logger, "not recorded: no room", conversation=about.conversation, turn=about.turn[:8], limit=reason)
         except Unreachable as error:

@@ -180,7 +180,8 @@ class Turn:
 
     def occasion(self, step: int, purpose: str = "answer") -> Occasion:
         """Of a call of the model that is made for this turn."""
-        return Occasion(self.stored.key.id, self.id, self.branch, step, purpose)
+        keep_s = self.profile.kept_s(self.mailbox.settings.retention_s)
+        return Occasion(self.stored.key.id, self.id, self.branch, step, purpose, keep_s)
 
     def row_key(self, part: int) -> str:
         """The same after a crash and after a lost tail, so that a platform with idempotency keys sees one message. What

@@ -369,9 +369,13 @@ class Mailbox:
         )
         return verdict in {"OK", "DONE"}
 
-    async def settle(self, claim: Claim, worker: str, places: int) -> Claimed | None:
-        """Give the claim back, and claim anew. None: something is still open, we hold it. Raises `Lost`."""
-        return await self._release(claim, "settle", worker, places)
+    async def settle(self, claim: Claim, worker: str, places: int, keep_s: int | None = None) -> Claimed | None:
+        """Give the claim back, and claim anew. None: something is still open, we hold it. Raises `Lost`.
+
+        `keep_s`: for how long it is kept from now, if nobody says anything; by default as the settings say.
+        """
+        keep_s = self.settings.retention_s if keep_s is None else keep_s
+        return await self._release(claim, "settle", worker, places, keep_s * 1000)
 
     async def park(self, claim: Claim, wait_ms: int, saw_seq: int, worker: str, places: int) -> Claimed | None:
         """Give the place back until `wait_ms` are over or somebody writes. None: somebody has written. Raises `Lost`."""

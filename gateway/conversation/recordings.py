@@ -1,6 +1,7 @@
 """Recordings: what was sent to the model in a turn, and what came back, for `deskmate replay`.
 
-They lie in Redis, since any worker takes any turn: a hash for each turn, gone after `recordings.retention_s`. What requests
+They lie in Redis, since any worker takes any turn: a hash for each turn, gone after `recordings.retention_s`, or with its
+conversation where the profile keeps that for less. What requests
 have in common (system prompt, tools, messages) lies there once. Whatever is written here was masked before.
 """
 
@@ -22,29 +23,31 @@ VERSION: Final = 1
 KEEP: Final = Script(
     "keep recording",
     """
-    -- conversation, turn, retention ms, most bytes of a turn, of all; the entry, then (hash, part)... -> OK or FULL
+    -- conversation, turn, retention ms of all, of this one, most bytes of a turn, of all; the entry, then (hash, part)...
+    -- -> OK or FULL
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local member = ARGV[1] .. ':' .. ARGV[2]
-    local retention, most, most_of_all = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+    local retention, most, most_of_all = tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[6])
     local all, sizes = KEYS[1] .. ':recordings', KEYS[1] .. ':recordings:sizes'
     local turn = all .. ':' .. member
-    local size = #ARGV[6]
-    for at = 7, #ARGV, 2 do
+    local size = #ARGV[7]
+    for at = 8, #ARGV, 2 do
         if redis.call('HEXISTS', turn, 'part:' .. ARGV[at]) == 0 then size = size + #ARGV[at + 1] end
     end
     local held = tonumber(redis.call('HGET', sizes, member) or 0)
     local fits = held + size <= most
     if fits then
-        redis.call('HSET', turn, string.format('entry:%06d', redis.call('HINCRBY', turn, 'entries', 1)), ARGV[6])
-        for at = 7, #ARGV, 2 do redis.call('HSETNX', turn, 'part:' .. ARGV[at], ARGV[at + 1]) end
+        redis.call('HSET', turn, string.format('entry:%06d', redis.call('HINCRBY', turn, 'entries', 1)), ARGV[7])
+        for at = 8, #ARGV, 2 do redis.call('HSETNX', turn, 'part:' .. ARGV[at], ARGV[at + 1]) end
         redis.call('HINCRBY', sizes, member, size)
         redis.call('HINCRBY', sizes, 'total', size)
     else
         redis.call('HINCRBY', turn, 'left_out', 1)
     end
     redis.call('ZADD', all, string.format('%.0f', now), member)
-    for _, key in ipairs({ turn, all, sizes }) do redis.call('PEXPIRE', key, retention) end
+    for _, key in ipairs({ all, sizes }) do redis.call('PEXPIRE', key, retention) end
+    redis.call('PEXPIRE', turn, ARGV[4])
     while true do
         local oldest = redis.call('ZRANGE', all, 0, 0, 'WITHSCORES')
         local is_late = tonumber(oldest[2]) <= now - retention
@@ -109,13 +112,17 @@ class Recordings:
         self._store = store
         self._settings = settings
 
-    async def keep(self, conversation: str, turn: str, entry: Entry) -> bool:
-        """Add a request to its turn's recording. False: there was no room. Raises `Unreachable`."""
+    async def keep(self, conversation: str, turn: str, entry: Entry, keep_s: int | None = None) -> bool:
+        """Add a request to its turn's recording, for `keep_s` where that is less than the settings say. False: there was no
+        room. Raises `Unreachable`.
+        """
+        of_all_s = self._settings.retention_s
+        own_s = of_all_s if keep_s is None else min(of_all_s, keep_s)
         limits = (self._settings.turn_max_bytes, self._settings.total_max_bytes)
         flat = [one for named in entry.parts.items() for one in named]
         root = self._store.layout.root_of(conversation)
         verdict = await self._store.run(
-            KEEP, root, conversation, turn, self._settings.retention_s * 1000, *limits, entry.head, *flat
+            KEEP, root, conversation, turn, of_all_s * 1000, own_s * 1000, *limits, entry.head, *flat
         )
         return bool(verdict == b"OK")
 

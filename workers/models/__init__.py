@@ -33,6 +33,8 @@ class Occasion:
     """0: no step of the turn's own, such as a summary."""
     purpose: str = "answer"
     """A word: `answer`, `summary`."""
+    keep_s: int | None = None
+    """The longest that a record of it may be kept; None: as the settings say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
--- settle(c, token, rev, wid, worker, places) -> verdict, and after OK as claim: grants, ring, wait_ms
+-- settle(c, token, rev, wid, worker, places, keep ms) -> verdict, and after OK as claim: grants, ring, wait_ms
 local c = ARGV[2]
 local verdict = guard(c, ARGV[3], tonumber(ARGV[4]), ARGV[5])
 if verdict ~= 'OK' then
@@ -15,8 +15,7 @@ if has_work(c) then
   put(c, ch) -- looked at in the script that releases: no message can strand between
 else
   redis.call('HSET', key(c), 'idle', '1')
-  redis.call('PEXPIRE', key(c), text(S.retention_ms))
-  redis.call('PEXPIRE', key(c, 'history'), text(S.retention_ms))
+  for _, name in ipairs({ key(c), key(c, 'history'), key(c, 'ours') }) do redis.call('PEXPIRE', name, ARGV[8]) end
 end
 advance(c, tonumber(ARGV[4]), ARGV[5])
 return grant(ARGV[6], tonumber(ARGV[7]))
