@@ -11,6 +11,7 @@ from aiohttp import web
 from tests.end_to_end.conftest import Stage
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says
+from tests.harness.processes import until
 from tests.harness.web import site
 
 
@@ -236,6 +237,7 @@ async def test_an_unaddressed_message_in_a_known_thread_goes_on_and_elsewhere_is
     await stage.slack.say(stage.hook, "nobody asked you", mention=False)
     first = await stage.slack.say(stage.hook, "hello")
     await stage.slack.reply_to(first)
+    await until(lambda: bool(stage.deskmate.running[-1].lines("sent")))  # the chat has it before we have noted it
     await stage.slack.say(stage.hook, "still there?", mention=False, thread_ts=first.ts)
     await stage.slack.until(lambda: len(stage.posts()) == 2)
     assert not stage.asked_with("nobody asked you")
