@@ -36,6 +36,7 @@ from gateway.conversation.mailbox import Mailbox
 from gateway.events import Event
 from gateway.feed import Feed
 from gateway.files import Files
+from gateway.guests import recognized, remember
 from gateway.intake import Intake
 from gateway.logs import log
 from gateway.patience import Patience
@@ -262,7 +263,8 @@ class Gateway:
             return await self._pulled(request, adapter, events[0])
         if not events:
             log(logger, "message", outcome="ignored", reason="no event that we serve", connection=name)
-        return reply(request, adapter.acknowledge(events)) if await self._store(events) else refusal(503, "try again")
+        is_stored = await self._store(adapter, events)
+        return reply(request, adapter.acknowledge(events)) if is_stored else refusal(503, "try again")
 
     async def _pulled(self, request: web.BaseRequest, adapter: Adapter, event: Event) -> web.StreamResponse:
         """The platform comes for a text, again and again until it is whole."""
@@ -304,11 +306,13 @@ class Gateway:
             finally:
                 self._reading.discard(waiting)
 
-    async def _store(self, events: Sequence[Event]) -> bool:
+    async def _store(self, adapter: Adapter, events: Sequence[Event]) -> bool:
         """True only when all of them are in Redis, or were before; else the platform has to send again."""
         try:
             with self._accepting:
+                events = await recognized(self._parts.store, adapter, events)
                 received = await self._parts.intake.receive(events)
+                await remember(self._parts.store, adapter, events)
         except (Unreachable, TimeoutError) as error:
             log(logger, "not stored", level=logging.ERROR, reason=str(error) or "timeout")
             return False

@@ -34,8 +34,10 @@ class Actor:
     """What the platform says of the person's language, such as `zh-CN`."""
     connection: str = ""
     """Whose id it is, where that is not the room's own connection: somebody who acts from the admin pages."""
-    is_guest: bool = False
-    """The platform says that they are from outside: a guest of the house, or of another house."""
+    is_guest: bool | None = False
+    """The platform says that they are from outside: a guest of the house, or of another house. None: it tells of others
+    and not of them (`gateway.guests`), so that they count as one.
+    """
 
 
 @dataclass(frozen=True, slots=True)

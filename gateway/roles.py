@@ -114,6 +114,8 @@ def _guest(here: Here, actor: Actor, person: str) -> str:
         return ""
     if any(fits(one, person) for one in here.profile.roles.guest):
         return here.rule("roles.guest", person)
+    if actor.is_guest is None:
+        return f"the platform does not say whether {person} is from outside"
     return f"the platform says that {person} is from outside" if actor.is_guest else ""
 
 

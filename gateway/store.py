@@ -99,6 +99,11 @@ class Layout:
         return f"{self.prefix}:{{rates}}"
 
     @property
+    def guests_root(self) -> str:
+        """`dm:{guests}`: begins what is known of who is from outside, by person."""
+        return f"{self.prefix}:{{guests}}"
+
+    @property
     def spent_root(self) -> str:
         """`dm:{spent}`: begins what was spent, by account."""
         return f"{self.prefix}:{{spent}}"

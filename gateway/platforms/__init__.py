@@ -201,6 +201,10 @@ class Capabilities:
     """How long "is typing" lasts, so that it is said again before. None: there is no such sign."""
     pace: tuple[Pace, ...] = ()
     """What the platform asks of senders; all workers together keep to it."""
+    tells_guests: Literal["events", "messages"] = "events"
+    """What says whether somebody is from outside (`Actor.is_guest`): every event, or messages alone, so that what they
+    said is remembered, and `is_guest` asked.
+    """
     names_parents: bool = False
     """An answer names the message that it is to, and not whose that is: ours are remembered (`Event.parent_id`)."""
 
@@ -306,6 +310,10 @@ class Adapter(Protocol):
         """
         ...
 
+    async def is_guest(self, event: Event) -> bool | None:
+        """Whether who did it is from outside, asked of the platform. None: it does not say. Raises nothing."""
+        ...
+
     async def listen(self, inlet: Inlet) -> None:
         """Where `Settings.listens`: hand over what comes, in order, until cancelled. Comes back from every fault that
         passes; raises `ConnectionRefused` for one that does not.
@@ -389,6 +397,9 @@ class Plain:
     async def pulled(self, event: Event, *, is_idle: bool) -> HttpReply:
         del event, is_idle
         return HttpReply()
+
+    async def is_guest(self, event: Event) -> bool | None:
+        return event.actor.is_guest
 
     async def listen(self, inlet: Inlet) -> None:
         del inlet

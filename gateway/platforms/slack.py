@@ -89,6 +89,8 @@ BUTTON_LIMIT: Final = 75
 """Characters of a button's label."""
 ACTION: Final = "deskmate:"
 """What the ids of our buttons begin with. Any other is somebody else's."""
+GUEST_S: Final = 1.5
+"""The longest that who pressed or commanded is asked about: Slack waits three seconds for our 200."""
 STATUS_S: Final = 120.0
 """How long Slack shows a status that nothing ends."""
 BURST: Final = 4
@@ -110,6 +112,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _TS: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?", re.ASCII)
 _FIRST_MENTION: Final = re.compile(r"\A\s*<@([A-Z0-9]+)")
 _SUBTYPES: Final = {"", "file_share", "thread_broadcast", "bot_message"}
+_OUTSIDE: Final = ("is_restricted", "is_ultra_restricted", "is_stranger")
 _SYSTEM: Final = {"USLACK", "USLACKBOT"}
 _HANDLE_S: Final = 1_800
 _LOGIN: Final = "a login page means that the app lacks the scope files:read"
@@ -178,7 +181,7 @@ class Settings(Connection):
 
 SCOPES: Final = (
     *("app_mentions:read", "assistant:write", "channels:history", "chat:write", "commands", "files:read"),
-    *("files:write", "groups:history", "im:history", "mpim:history"),
+    *("files:write", "groups:history", "im:history", "mpim:history", "users:read"),
 )
 EVENTS: Final = (
     *("app_mention", "assistant_thread_context_changed", "assistant_thread_started"),
@@ -242,6 +245,7 @@ class Adapter(Plain):
         buttons=BUTTONS_MAX,
         file_max_bytes=FILE_MAX_BYTES,
         typing_s=STATUS_S,
+        tells_guests="messages",
     )
 
     def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:
@@ -261,6 +265,7 @@ class Adapter(Plain):
         self._handle_origins = {"https://hooks.slack.com:443", home}
         self._file_places = (home, _FILES_AT)
         self._bot_id = ""
+        self._enterprise = ""
         self._life = secrets.token_hex(4)
         """Of this process: only who began a stream, and lives, knows how far it is."""
         self._refused: set[str] = set()
@@ -472,8 +477,30 @@ class Adapter(Plain):
         if self._settings.team_id and team != self._settings.team_id:
             raise ConnectionRefused(f"bot_token belongs to workspace {team}, team_id says {self._settings.team_id}")
         self._bot_id = text_of(answer.get("bot_id"))
+        self._enterprise = text_of(answer.get("enterprise_id"))
         self.me = Actor(text_of(answer.get("user_id")), text_of(answer.get("user")), is_bot=True, is_self=True)
         return self.me
+
+    async def is_guest(self, event: Event) -> bool | None:
+        """A slash command is waited for while this is asked: not for long."""
+        method = "users.info"
+        if method in self._refused:
+            return None
+        outcome, answer = await self._ask(method, {"user": event.actor.id}, as_form=True, timeout_s=GUEST_S)
+        if outcome.kind != "ok":
+            self._note_refusal(method, answer)
+            return None
+        user = object_of(answer.get("user"))
+        if user.get("id") != event.actor.id:
+            return None
+        if any(user.get(name) is True for name in _OUTSIDE):
+            return True
+        # People of another workspace in a shared channel are no strangers to Slack.
+        team, house = (event.conversation.thread or "").partition(":")[0], object_of(user.get("enterprise_user"))
+        if user.get("team_id") == team or (self._enterprise and house.get("enterprise_id") == self._enterprise):
+            return False
+        teams = house.get("teams")
+        return not (isinstance(teams, list) and team in teams)
 
     # reading
 
@@ -543,7 +570,7 @@ class Adapter(Plain):
         given = Event(
             kind="command",
             conversation=self._conversation(team, channel, None, "", direct=direct),
-            actor=Actor(user, form.get("user_name", "")),
+            actor=Actor(user, form.get("user_name", ""), is_guest=None),
             dedupe_keys=(f"command:{form.get('trigger_id', '')[:128] or signature}",),
             at_ms=round(now_s * 1000),
             name=name.lower() or "help",
@@ -571,7 +598,8 @@ class Adapter(Plain):
         actor = Actor(
             _id("user", user.get("id")),
             text_of(user.get("name")) or text_of(user.get("username")),
-            is_guest=bool(home) and home != team and not body.get("enterprise"),
+            # Of whom is at home here nothing says whether they are a guest.
+            is_guest=(bool(home) and home != team and not body.get("enterprise")) or None,
         )
         direct, is_ephemeral = _is_direct(channel), container.get("is_ephemeral") is True
         conversation = self._conversation(team, channel, thread, "" if is_ephemeral else ts, direct=direct)
@@ -713,13 +741,13 @@ class Adapter(Plain):
             self._refused.add(method)
 
     async def _ask(
-        self, method: str, body: Mapping[str, Any], *, as_form: bool = False
+        self, method: str, body: Mapping[str, Any], *, as_form: bool = False, timeout_s: float | None = None
     ) -> tuple[Outcome, dict[str, Any]]:
         """One method of the Web API. Some of them read forms only."""
         raw = urlencode(body, errors="replace").encode() if as_form else dumped(body)
         kind = _FORM if as_form else f"{_JSON}; charset=utf-8"
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
-        return _understood(method, await self._call(self._base / method, raw, headers))
+        return _understood(method, await self._call(self._base / method, raw, headers, timeout_s=timeout_s))
 
     async def _call(
         self, url: URL, body: bytes, headers: Mapping[str, str], *, timeout_s: float | None = None
@@ -884,7 +912,7 @@ def _shown(part: Part) -> dict[str, Any]:
 def _is_from_outside(body: Mapping[str, Any], message: Mapping[str, Any], team: str) -> bool:
     """Guests of the workspace; and people of another one, who write in a channel that is shared with it."""
     profile = object_of(message.get("user_profile"))
-    if any(profile.get(name) is True for name in ("is_restricted", "is_ultra_restricted", "is_stranger")):
+    if any(profile.get(name) is True for name in _OUTSIDE):
         return True
     home = text_of(message.get("user_team")) or text_of(profile.get("team")) or team
     return body.get("is_ext_shared_channel") is True and home != team

@@ -48,6 +48,14 @@ def test_s_i1_whoever_looks_like_an_admin_is_a_member(actor: Actor) -> None:
     assert not may_say(actor, "skill off", here())
 
 
+def test_of_whom_nobody_says_whether_they_are_a_guest_is_one_unless_a_line_names_them() -> None:
+    place = here()
+    assert list(roles_of(place, Actor("U-EVE", is_guest=None))) == ["guest"]
+    assert list(roles_of(place, Actor("U-ANA", is_guest=None))) == ["admin"]
+    assert may_say(Actor("U-EVE", is_guest=None), "help", place)
+    assert not may_say(Actor("U-EVE", is_guest=None), "skill list", place)
+
+
 @pytest.mark.parametrize("room", ["slack-main/U-ANA", "telegram/C1", "slack-main/C1/U-ANA"])
 def test_s_i3_an_id_that_is_somebody_elses_kind_of_id_gives_nothing(room: str) -> None:
     """S-I3: a channel, a thread or a bot of the same letters as an admin; and the same person on another platform."""

@@ -75,7 +75,7 @@ _RESPONSE_KEYS: Final = {
     *("text", "blocks", "attachments", "mrkdwn", "response_type", "replace_original", "delete_original", "thread_ts"),
     *("unfurl_links", "unfurl_media"),
 }
-_FORM_ONLY: Final = {"conversations.replies", "conversations.history", "files.getUploadURLExternal"}
+_FORM_ONLY: Final = {"users.info", "conversations.replies", "conversations.history", "files.getUploadURLExternal"}
 """These take a query or a form, and no JSON."""
 _RESPONSE_S: Final = 1_800
 _RESPONSE_USES: Final = 5
@@ -196,9 +196,12 @@ class SlackTwin:
         self._ledger_path = ledger
         self._ledger: TextIO | None = None
         self._count = itertools.count(1)
+        self.about: dict[str, dict[str, Any]] = {}
+        """What `users.info` says of somebody, besides what it says of every member."""
         self._changed = asyncio.Condition()
         self._methods: dict[str, tuple[set[str], Callable[[str, dict[str, Any]], dict[str, Any]]]] = {
             "auth.test": ({"token"}, self._test),
+            "users.info": ({"user", "include_locale", "token"}, self._person),
             "chat.postMessage": (_POST_KEYS, self._post),
             "chat.postEphemeral": (_WHISPER_KEYS, self._whisper),
             "chat.update": (_UPDATE_KEYS, self._update),
@@ -457,6 +460,12 @@ class SlackTwin:
     def _test(self, _: str, __: dict[str, Any]) -> dict[str, Any]:
         ours = {"team_id": TEAM, "user": "deskmate", "user_id": BOT_USER, "bot_id": BOT_ID}
         return {"ok": True, "url": "https://twin.invalid/", "team": "Twin", **ours}
+
+    def _person(self, _: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not str(arguments.get("user", "")).startswith("U"):
+            raise Refused("user_not_found")
+        user = {"id": arguments["user"], "team_id": TEAM, "is_restricted": False, "is_ultra_restricted": False}
+        return {"ok": True, "user": user | self.about.get(arguments["user"], {})}
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         """To whoever has no right to it Slack shows its login, with a 200 after a redirect."""

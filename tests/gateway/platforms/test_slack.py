@@ -516,7 +516,7 @@ def command(**fields: str) -> Event:
 def test_a_slash_command_is_a_command_of_ours(name: str, text: str, expected: tuple[str, str]) -> None:
     event = command(command=name, text=text)
     assert (event.kind, (event.name, event.text)) == ("command", expected)
-    assert event.actor == Actor("U0USER1", "ann")
+    assert event.actor == Actor("U0USER1", "ann", is_guest=None)
     assert event.dedupe_keys == ("command:1.2.x",)
     assert event.conversation == ConversationKey("slack-main", "C0CHAN1", TEAM)
 
@@ -549,7 +549,7 @@ def test_a_pressed_button_carries_its_command_its_thread_and_what_stays_of_its_m
     assert (event.kind, event.name, event.value) == ("action", f"{ACTION}0", "skill approve 7F3K")
     assert event.conversation == ConversationKey("slack-main", "C111", "T111:111.000")
     assert event.message_id == "111.222"
-    assert event.actor == Actor("W111", "primary-owner")
+    assert event.actor == Actor("W111", "primary-owner", is_guest=None)
     assert event.extra == {"in_thread": True, "text": "*Approve* it?"}
     assert event.reply_handle
     assert [one.dedupe_keys for one in pressed()] == [event.dedupe_keys]

@@ -1,0 +1,101 @@
+"""Who is a guest of a workspace is one by slash command and by button as well."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.store import Layout
+from tests.gateway.served import SLACK, Served, served
+from tests.harness.slack_twin import CHANNEL, TEAM, USER, Message, SlackTwin
+
+BUTTON = {
+    "type": "actions",
+    "elements": [
+        {
+            "type": "button",
+            "action_id": "deskmate:0",
+            "value": "skill list",
+            "text": {"type": "plain_text", "text": "Go"},
+        }
+    ],
+}
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackTwin]:
+    async with SlackTwin() as twin:
+        yield twin
+
+
+@pytest.fixture
+async def there(tmp_path: Path, redis_url: str, layout: Layout, slack: SlackTwin) -> AsyncIterator[Served]:
+    connections = {"slack-main": {**SLACK, "api_base": slack.url}}
+    async with served(tmp_path, redis_url, layout.prefix, {"connections": connections}) as gateway:
+        yield gateway
+
+
+def hook(there: Served) -> str:
+    return f"http://127.0.0.1:{there.port}/webhooks/slack-main"
+
+
+async def guests(there: Served) -> list[bool | None]:
+    """Of all commands and presses that were stored."""
+    return [one.actor.is_guest for one in await there.waiting() if one.kind != "message"]
+
+
+async def by_command(there: Served, slack: SlackTwin, user: str = USER) -> None:
+    assert (await slack.command(hook(there), "skill list", user=user)).statuses == [200]
+
+
+async def by_button(there: Served, slack: SlackTwin, user: str = USER) -> None:
+    shown = Message(CHANNEL, f"{time.time():.6f}", "U0BOT01", "Well?", blocks=[BUTTON])
+    slack.messages.append(shown)
+    assert (await slack.press(hook(there), shown, "Go", user=user)).statuses == [200]
+
+
+@pytest.mark.parametrize("way", [by_command, by_button])
+@pytest.mark.parametrize(
+    ("about", "is_guest"),
+    [
+        ({}, False),
+        ({"is_restricted": True}, True),
+        ({"is_ultra_restricted": True}, True),
+        ({"is_stranger": True}, True),
+        ({"team_id": "T0OTHER"}, True),
+        ({"team_id": "T0OTHER", "enterprise_user": {"teams": [TEAM]}}, False),
+    ],
+)
+async def test_the_platform_is_asked_once(
+    there: Served, slack: SlackTwin, way: Any, about: dict[str, Any], is_guest: bool
+) -> None:
+    slack.about[USER] = about
+    for _ in range(2):
+        await way(there, slack)
+    assert await guests(there) == [is_guest] * 2
+    assert slack.calls.count("users.info") == 1
+
+
+@pytest.mark.parametrize("way", [by_command, by_button])
+async def test_whom_nobody_can_tell_of_is_no_member(there: Served, slack: SlackTwin, way: Any) -> None:
+    slack.next(error="missing_scope", on="users.info")
+    await way(there, slack)
+    assert await guests(there) == [None]
+
+
+@pytest.mark.parametrize("way", [by_command, by_button])
+@pytest.mark.parametrize(("profile", "is_guest"), [({}, False), ({"is_restricted": True}, True)])
+async def test_where_nobody_can_be_asked_the_last_message_counts(
+    there: Served, slack: SlackTwin, way: Any, profile: dict[str, Any], is_guest: bool
+) -> None:
+    for number, told in enumerate(({"is_restricted": not is_guest}, profile)):
+        event = {"type": "message", "user": USER, "text": "hi", "channel": CHANNEL, "ts": f"{time.time():.6f}"}
+        body = slack.envelope(event | {"channel_type": "channel", "user_profile": told, "client_msg_id": str(number)})
+        assert await slack.deliver(hook(there), body) == [200]
+    slack.next(error="missing_scope", on="users.info")
+    await way(there, slack)
+    assert await guests(there) == [is_guest]
