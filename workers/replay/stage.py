@@ -77,7 +77,7 @@ class Looking(Shelf):
         super().__init__(store, *given, **named)
         self.pairing = Everybody(store)
 
-    async def audit(self, change: Change, what: str, thing: str) -> None:
+    async def refused(self, change: Change, what: str, thing: str) -> None:
         """What is refused in a replay is nobody's doing."""
 
     async def note(self, change: Change, what: str, thing: str, before: str = "", after: str = "") -> None:
