@@ -36,7 +36,7 @@ from gateway.conversation.mailbox import Mailbox
 from gateway.events import Event
 from gateway.feed import Feed
 from gateway.files import Files
-from gateway.guests import recognized, remember
+from gateway.guests import Guests
 from gateway.intake import Intake
 from gateway.logs import log
 from gateway.patience import Patience
@@ -131,6 +131,7 @@ class Gateway:
         self._opening: asyncio.Task[None] | None = None
         self._reading: set[asyncio.Timeout] = set()
         self._accepting = Patience(parts.settings.gateway.accept_timeout_s)
+        self._guests = Guests(parts.store)
         self._webhooks = {
             f"/webhooks/{name}": partial(self._deliver, name, adapter)
             for name, adapter in parts.adapters.items()
@@ -310,9 +311,9 @@ class Gateway:
         """True only when all of them are in Redis, or were before; else the platform has to send again."""
         try:
             with self._accepting:
-                events = await recognized(self._parts.store, adapter, events)
+                events = await self._guests.recognized(adapter, events)
                 received = await self._parts.intake.receive(events)
-                await remember(self._parts.store, adapter, events)
+                await self._guests.remember(adapter, events)
         except (Unreachable, TimeoutError) as error:
             log(logger, "not stored", level=logging.ERROR, reason=str(error) or "timeout")
             return False

@@ -99,3 +99,20 @@ async def test_where_nobody_can_be_asked_the_last_message_counts(
     slack.next(error="missing_scope", on="users.info")
     await way(there, slack)
     assert await guests(there) == [is_guest]
+
+
+async def test_that_somebody_is_a_member_is_noted_once_and_that_they_are_a_guest_each_time(
+    there: Served, slack: SlackTwin
+) -> None:
+    """What everybody writes all day costs no way to Redis each time."""
+    store = there.parts.store
+    noted: list[list[Any]] = []
+    for number, is_guest in enumerate((False, False, True, True, False, False)):
+        event = {"type": "message", "user": USER, "text": "hi", "channel": CHANNEL, "ts": f"{time.time():.6f}"}
+        told = {"is_restricted": is_guest}
+        body = slack.envelope(event | {"channel_type": "channel", "user_profile": told, "client_msg_id": str(number)})
+        assert await slack.deliver(hook(there), body) == [200]
+        found: Any = [key async for key in store.redis.scan_iter(f"{store.layout.guests_root}:told:*")]
+        values: list[Any] = [value for key in found if (value := await store.redis.getdel(key)) is not None]
+        noted.append(values)
+    assert noted == [[b"0"], [], [b"1"], [b"1"], [b"0"], []]
