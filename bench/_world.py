@@ -27,7 +27,7 @@ import yaml
 from config.settings import MailboxSettings, RqSettings, environment
 from gateway.bell import Bell, open_bell
 from gateway.conversation.mailbox import Mailbox
-from gateway.embedded import find_program, server_command, socket_url
+from gateway.running.embedded import find_program, server_command, socket_url
 from gateway.store import Layout, Store, open_store
 from tests.harness.fake_model import KEY
 

@@ -18,9 +18,9 @@ from bench._world import Verdicts, World, measured_core, rounds_of, told, world
 from gateway.conversation.claim import Claim
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
-from workers import compaction
-from workers.context import begin_after, in_context
-from workers.rendering import messages
+from workers.prompt import compaction
+from workers.prompt.context import begin_after, in_context
+from workers.prompt.rendering import messages
 
 FEW = 100
 KEEP = 3

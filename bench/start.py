@@ -20,7 +20,7 @@ import yaml
 
 from bench._world import ROOT, Verdicts, quantile
 from config.settings import environment
-from gateway.machine import Machine, free_port
+from gateway.running.machine import Machine, free_port
 
 GOALS_S = {"gateway": 1.5, "worker": 4.0}
 HOST = "127.0.0.1"

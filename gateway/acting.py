@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from gateway.access import COMMANDS, Here, Verdict
 from gateway.commands import Command, Done, Said, find
 from gateway.events import Actor
 from gateway.phrases import say
-from gateway.roles import person_of
+from gateway.rights.access import COMMANDS, Here, Verdict
+from gateway.rights.roles import person_of
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.outcomes import Refusal
 from gateway.shelf.pairing import COMMAND, knock

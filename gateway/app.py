@@ -29,19 +29,19 @@ from gateway import reloads
 from gateway.admin.visits import House
 from gateway.bell import Bell, open_bell
 from gateway.boards import Boards
-from gateway.checks import check_server
 from gateway.connections import adapters
 from gateway.content_types import LONGEST
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Event
 from gateway.feed import Feed
 from gateway.files import Files
-from gateway.guests import Guests
 from gateway.intake import Intake
 from gateway.logs import log
-from gateway.patience import Patience
 from gateway.platforms import Adapter, ConnectionRefused, HttpReply, Malformed, Outside, RawRequest, Unauthorized
-from gateway.serving import cancelled, meet
+from gateway.rights.guests import Guests
+from gateway.running.checks import check_server
+from gateway.running.patience import Patience
+from gateway.running.serving import cancelled, meet
 from gateway.shelf.notes import Notes
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf

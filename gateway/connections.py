@@ -16,8 +16,8 @@ from config.settings import Connection
 
 if TYPE_CHECKING:
     from config.profiles import Profile
-    from gateway.access import DirectPolicy
     from gateway.platforms import Adapter, Outside, Platform
+    from gateway.rights.access import DirectPolicy
 
 PAGE: Final = ("web", "webchat")
 """Connection and platform of the built-in page. It is set up in the section `chat`, not among the connections."""

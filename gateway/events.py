@@ -36,7 +36,7 @@ class Actor:
     """Whose id it is, where that is not the room's own connection: somebody who acts from the admin pages."""
     is_guest: bool | None = False
     """The platform says that they are from outside: a guest of the house, or of another house. None: it tells of others
-    and not of them (`gateway.guests`), so that they count as one.
+    and not of them (`gateway.rights.guests`), so that they count as one.
     """
 
 

@@ -18,11 +18,11 @@ from gateway.connections import direct_policy
 from gateway.conversation.albums import join
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.overheard import hear
+from gateway.costs.rates import Over, take
 from gateway.events import Event
 from gateway.files import Files
 from gateway.logs import log, log_soon
 from gateway.loop_guard import may_pass
-from gateway.rates import Over, take
 from gateway.shelf.pairing import Pairing, knock, place
 from gateway.store import Unreachable
 

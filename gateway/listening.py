@@ -22,7 +22,7 @@ from gateway.events import Event
 from gateway.logs import log
 from gateway.phrases import language_of, say
 from gateway.platforms import Adapter, Address, ConnectionRefused, Outbound
-from gateway.serving import cancelled, meet
+from gateway.running.serving import cancelled, meet
 from gateway.store import Script, Store, Unreachable, reading
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from gateway.children import leashed
-from gateway.embedded import find_program, server_command, socket_path, socket_url
+from gateway.running.children import leashed
+from gateway.running.embedded import find_program, server_command, socket_path, socket_url
 from gateway.store import Layout, Store, open_store
 
 NEEDS = {

@@ -14,7 +14,7 @@ import pytest
 from gateway.commands import SPOKEN
 from gateway.text import markdown, mrkdwn
 from skills import danger, document, marks, parts, visible
-from workers import rehearsed
+from workers.agent import rehearsed
 
 SIZE: Final = 60_000
 LEAD: Final = "Guidance for the task in hand "

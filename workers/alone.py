@@ -16,12 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from config.loading import load
-from gateway.children import Child, start_child, stop_child
 from gateway.connections import platform_settings
 from gateway.conversation.claim import Claim, Lost, boot_clock_s
-from gateway.embedded import redis_url
 from gateway.logs import log, start_logging
-from gateway.serving import cancelled
+from gateway.running.children import Child, start_child, stop_child
+from gateway.running.embedded import redis_url
+from gateway.running.serving import cancelled
 from gateway.store import Refused, Unreachable
 from workers.desk import Desk
 from workers.opening import open_desk

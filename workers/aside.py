@@ -15,21 +15,21 @@ from functools import partial
 from typing import Any
 
 from gateway.acting import perform
+from gateway.approvals.deciding import told_how, wants_word
 from gateway.commands import Done, Outside, Said, command_of, find, unknown
 from gateway.conversation.claim import Lost
 from gateway.conversation.mailbox import event_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
-from gateway.deciding import told_how, wants_word
 from gateway.events import Event
 from gateway.logs import log
 from gateway.phrases import language_of
 from gateway.platforms import Adapter, Outbound
 from gateway.store import Unreachable
-from workers.cards import BEFORE
-from workers.delivery import Delivery
-from workers.loaded import loaded
 from workers.pressed import tell_pressed
+from workers.prompt.loaded import loaded
+from workers.sending.cards import BEFORE
+from workers.sending.delivery import Delivery
 from workers.turn import Parked, Turn, reply_to, rows_for, stable_key, turn_id, without_handle
 
 logger = logging.getLogger(__name__)

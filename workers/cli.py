@@ -17,9 +17,9 @@ from config.settings import export
 from gateway.bell import open_bell
 from gateway.cli import Stop, pass_loaded
 from gateway.conversation.mailbox import WrongPartitions
-from gateway.embedded import NoServer, redis_url
 from gateway.logs import log, start_logging
-from gateway.serving import Unfit, on_stop_signals, run_loop
+from gateway.running.embedded import NoServer, redis_url
+from gateway.running.serving import Unfit, on_stop_signals, run_loop
 from gateway.store import Unreachable
 
 logger = logging.getLogger(__name__)

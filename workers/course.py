@@ -12,39 +12,39 @@ from typing import Any, Final
 
 from config.rules import rule_of
 from config.watching import Watched
-from gateway import budgets, spending
-from gateway.access import CommandUse, may
 from gateway.acting import perform, unallowed
 from gateway.commands import Done, Outside, command_of, find, said_to_model, unknown
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
+from gateway.costs import budgets, spending
 from gateway.events import Event
 from gateway.files import Files
 from gateway.logs import log
 from gateway.phrases import say
-from gateway.pins import Pins
 from gateway.platforms import Adapter, Outbound, Part
+from gateway.rights.access import CommandUse, may
+from gateway.rights.pins import Pins
 from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
-from workers.agent import Agent
+from workers.agent.agent import Agent
+from workers.agent.borders import Called
 from workers.aside import Aside, said_in, who_reads
-from workers.attached import AT_ONCE, Attached, nothing_to_read
-from workers.borders import Called
-from workers.cards import Cards
-from workers.crew import Crew
-from workers.delivery import Delivery
+from workers.calling.hearing import Hearing
+from workers.calling.rights import Rights
+from workers.calling.tabs import warnings
 from workers.heard import Heard
-from workers.hearing import Hearing
-from workers.links import Links
-from workers.live import Live
 from workers.passing import Passing
+from workers.planning.crew import Crew
+from workers.planning.steps import Steps
 from workers.pressed import tell_pressed
-from workers.rights import Rights
-from workers.steps import Steps
-from workers.tabs import warnings
+from workers.prompt.withholding import withhold_as_of_now
+from workers.reading.attached import AT_ONCE, Attached, nothing_to_read
+from workers.sending.cards import Cards
+from workers.sending.delivery import Delivery
+from workers.sending.links import Links
+from workers.sending.live import Live
 from workers.taking import readable
 from workers.turn import Ended, Turn, rows_for
-from workers.withholding import withhold_as_of_now
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from gateway.phrases import say
 from gateway.platforms import Adapter, Outbound
 from gateway.store import Unreachable
 from workers.course import Course
-from workers.delivery import Delivery, key_is_known, sent_ref
+from workers.sending.delivery import Delivery, key_is_known, sent_ref
 from workers.taking import chosen, overheard, readable, talk_of
 from workers.turn import Parked, Turn, begin, leftover, rows_for
 

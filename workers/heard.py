@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from config.watching import Watched
-from gateway.access import CommandUse, Here, Reply, may
 from gateway.conversation.mailbox import Stored, event_of
 from gateway.events import Event
+from gateway.rights.access import CommandUse, Here, Reply, may
 from gateway.shelf.shelf import Shelf
-from workers.rights import Rights
+from workers.calling.rights import Rights
 from workers.taking import talk_of
 from workers.turn import Turn
 

@@ -23,28 +23,28 @@ from gateway.conversation.recordings import Recordings
 from gateway.feed import Feed
 from gateway.files import Files
 from gateway.logs import Mask, log
-from gateway.pins import Pins
-from gateway.serving import cancelled, meet
+from gateway.rights.pins import Pins
+from gateway.running.serving import cancelled, meet
 from gateway.shelf.notes import Notes
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf
 from gateway.store import Layout, Store, open_store
 from skills.bundles import Cache
 from skills.programs import Programs
-from workers.agent import Agent
-from workers.asking import Asking
-from workers.calls import RunTool, run_tool
-from workers.circuits import Circuits
+from workers.agent.agent import Agent
+from workers.agent.asking import Asking
+from workers.agent.circuits import Circuits
+from workers.agent.recording import Recording
+from workers.calling.calls import RunTool, run_tool
+from workers.calling.unsaid import unsaid
 from workers.course import Course
 from workers.desk import Desk
 from workers.heard import Heard
 from workers.mcp import open_servers
 from workers.models import Model, load_model
-from workers.offers import Offers
 from workers.passing import Passing
-from workers.recording import Recording
+from workers.prompt.offers import Offers
 from workers.tools import Outside, load_tools
-from workers.unsaid import unsaid
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gateway.asked import conversation_of
+from gateway.approvals.asked import conversation_of
 from gateway.commands import Passed
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Event

@@ -20,7 +20,7 @@ from gateway.bell import Bell, Foreign
 from gateway.conversation.claim import Claim, Claimed, Leaving, Lost
 from gateway.conversation.mailbox import Cold, Mailbox
 from gateway.logs import log
-from gateway.serving import cancelled
+from gateway.running.serving import cancelled
 from gateway.store import Refused, Unreachable
 from workers.registration import Registration
 

@@ -13,24 +13,24 @@ from typing import Any, Final, Literal
 from config.limits import Limit, counts_profile
 from config.profiles import Profile
 from config.settings import Language
-from gateway import spending
+from gateway.approvals.waited import waited_ms
 from gateway.commands import said_to_model
 from gateway.conversation.claim import Claim
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
+from gateway.costs import spending
+from gateway.costs.spending import Accounts, Charge, Spent
 from gateway.events import Actor, Attachment, Event, ReplyHandle
 from gateway.model_choice import chosen
 from gateway.phrases import language_of
 from gateway.platforms import Address, Part
-from gateway.spending import Accounts, Charge, Spent
+from gateway.running.unbroken import unbroken
 from gateway.store import Refused, Unreachable
-from gateway.unbroken import unbroken
-from gateway.waited import waited_ms
-from workers.context import begin_after, main_line
-from workers.memo import Memo
+from workers.agent.moves import read_event
 from workers.models import Occasion
-from workers.moves import read_event
+from workers.prompt.context import begin_after, main_line
+from workers.prompt.memo import Memo
 
 SETTLE_TRIES: Final = 5
 SETTLE_PAUSE_S: Final = 0.5
@@ -89,7 +89,7 @@ class Turn:
     may_answer: Callable[[Event, str], Awaitable[bool]] | None = None
     """Whether what somebody writes may be the answer to a question that is asked on that person's behalf."""
     branch: str = ""
-    """Its name, where this is a branch of a turn (`workers.branches`)."""
+    """Its name, where this is a branch of a turn (`workers.planning.branches`)."""
     trunk: Turn | None = None
     """Of a branch: the turn that it belongs to."""
     memo: Memo = field(default_factory=Memo)

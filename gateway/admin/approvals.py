@@ -8,15 +8,15 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from gateway import access
-from gateway.access import Approval, Reply
 from gateway.admin.operations import SOMEWHERE, WORD, Code, InChannel, Nothing, Result, Told, operation
 from gateway.admin.visits import Visit
-from gateway.asked import TEXT_MAX, Asked, Word, announced, asked_in, conversation_of
+from gateway.approvals.asked import TEXT_MAX, Asked, Word, announced, asked_in, conversation_of
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
 from gateway.phrases import say
+from gateway.rights import access
+from gateway.rights.access import Approval, Reply
 from gateway.shelf.outcomes import Refusal
 from gateway.store import Unreachable, reading
 from gateway.text.unmarked import plain

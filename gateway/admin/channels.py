@@ -9,14 +9,14 @@ from pydantic import Field
 
 from config.loading import Loaded
 from config.rules import rule_of_room
-from gateway import access
-from gateway.access import Here, ToolUse
 from gateway.admin.operations import LOOK, SOMEWHERE, Act, InChannel, Nothing, Result, Told, operation
 from gateway.admin.skills import SkillRow, rows
 from gateway.admin.visits import Visit
 from gateway.inventory import tool_names
 from gateway.phrases import say
-from gateway.skill_table import count
+from gateway.rights import access
+from gateway.rights.access import Here, ToolUse
+from gateway.shelf.skill_table import count
 from skills import index
 from skills.folders import Skill
 from skills.library import Catalogue

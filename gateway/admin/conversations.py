@@ -15,8 +15,8 @@ from gateway.admin.visits import Visit
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.conversation.rooms import conversations
+from gateway.costs.spending import Accounts, spent
 from gateway.shelf.outcomes import Refusal
-from gateway.spending import Accounts, spent
 from gateway.store import reading
 
 LISTED_MAX: Final = 200

@@ -11,7 +11,7 @@ from config.addresses import person
 from gateway.admin.operations import LOOK, SOMEWHERE, Act, Anywhere, InChannel, Nothing, Result, Told, operation
 from gateway.admin.visits import Visit
 from gateway.phrases import say
-from gateway.roles import Role, named
+from gateway.rights.roles import Role, named
 from gateway.shelf.pair_acts import PairActs
 from skills.visible import one_line
 

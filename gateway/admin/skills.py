@@ -7,7 +7,6 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Base64Bytes, Field
 
-from gateway.access import Here
 from gateway.admin.operations import (
     LOOK,
     SOMEWHERE,
@@ -23,9 +22,10 @@ from gateway.admin.operations import (
 )
 from gateway.admin.visits import Visit
 from gateway.commands.skill import answers
+from gateway.rights.access import Here
 from gateway.shelf.acts import Acts
 from gateway.shelf.outcomes import DIGITS, Outcome, Shown
-from gateway.skill_table import Row, behind, everything, row
+from gateway.shelf.skill_table import Row, behind, everything, row
 from gateway.text.unmarked import plain
 from skills import document, ids
 from skills.folders import BUNDLE_MAX_BYTES, Fault, Skill

@@ -13,11 +13,11 @@ from config.limits import MICROS, Scope, counts_profile, limits
 from config.rules import rule_of
 from gateway.admin.operations import SOMEWHERE, Anywhere, Input, Nothing, Result, operation
 from gateway.admin.visits import Visit
-from gateway.budgets import renews_at, standing
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.rooms import Rooms
-from gateway.ledger import dates, ledger
-from gateway.spending import Accounts, Spent, Tokens, cost, spent
+from gateway.costs.budgets import renews_at, standing
+from gateway.costs.ledger import dates, ledger
+from gateway.costs.spending import Accounts, Spent, Tokens, cost, spent
 from skills.visible import one_line
 
 LISTED_MAX: Final = 500

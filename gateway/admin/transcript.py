@@ -10,8 +10,8 @@ from gateway.admin.operations import Result
 from gateway.admin.spending import Amount, amount
 from gateway.admin.visits import Visit
 from gateway.conversation.records import Record
+from gateway.costs.spending import Spent
 from gateway.events import Event
-from gateway.spending import Spent
 from skills.visible import visible
 
 LINE_MAX: Final = 100

@@ -13,8 +13,6 @@ from config.loading import Loaded
 from config.profiles import Profile
 from config.rules import org_rule_of
 from config.settings import Language
-from gateway import access
-from gateway.access import Approval, CommandUse, Here, Operator
 from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox
@@ -22,6 +20,8 @@ from gateway.conversation.rooms import Rooms, rooms
 from gateway.events import Actor, Event
 from gateway.intake import Received
 from gateway.platforms import webchat
+from gateway.rights import access
+from gateway.rights.access import Approval, CommandUse, Here, Operator
 from gateway.shelf.acts import EVERYWHERE, OPERATOR, Acts, By
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.notes import Notes

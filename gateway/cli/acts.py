@@ -18,15 +18,15 @@ import click
 from config.checks import nearest
 from config.loading import Loaded
 from config.rules import rule_of
-from gateway.access import Here
 from gateway.cli import ENGLISH, Stop, channel_option, for_example, needed_channel_option, no_redis, pass_readable
 from gateway.cli.words import typed
 from gateway.commands.skill import answers
 from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.rooms import was_written_in
-from gateway.embedded import NoServer, redis_url
 from gateway.platforms import webchat
+from gateway.rights.access import Here
+from gateway.running.embedded import NoServer, redis_url
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.notes import Notes

@@ -16,7 +16,7 @@ from gateway.admin.visits import Caller
 from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, user
 from gateway.connections import PAGE
-from gateway.roles import COMMAND_LINE
+from gateway.rights.roles import COMMAND_LINE
 from gateway.shelf.acts import OPERATOR
 from gateway.shelf.audit import Change
 

@@ -27,9 +27,9 @@ from aiohttp import web
 from config.loading import load
 from gateway.cli import Stop
 from gateway.cli.up import stop_on_signals
-from gateway.embedded import NoServer
 from gateway.logs import start_logging
-from gateway.machine import Failed, Machine, machine
+from gateway.running.embedded import NoServer
+from gateway.running.machine import Failed, Machine, machine
 
 SKILL: Final = "harbour-releases"
 WITHIN_S: Final = 60.0

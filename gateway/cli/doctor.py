@@ -23,19 +23,19 @@ from config.loading import Loaded
 from config.problems import ConfigError
 from config.settings import Settings
 from config.watching import WITHOUT_RESTART
-from gateway.address import noted_address, noted_since_s
-from gateway.checks import Finding, check_server
 from gateway.cli import Stop, config_option, given_config
 from gateway.cli.outside import opened_outside
 from gateway.connections import Opened, open_connections
 from gateway.conversation.mailbox import Mailbox
-from gateway.embedded import NoServer, find_program, redis_url
 from gateway.inventory import installing, load_checked
 from gateway.listening import how_it_stands
 from gateway.logs import Mask
-from gateway.machine import Machine, PortTaken, free_port, reachable
-from gateway.pins import Pins
 from gateway.platforms import ConnectionRefused, Outside
+from gateway.rights.pins import Pins
+from gateway.running.address import noted_address, noted_since_s
+from gateway.running.checks import Finding, check_server
+from gateway.running.embedded import NoServer, find_program, redis_url
+from gateway.running.machine import Machine, PortTaken, free_port, reachable
 from gateway.shelf.packing import standing
 from gateway.store import Store, Unreachable
 from skills import sandbox

@@ -7,10 +7,10 @@ import json
 import click
 
 from config.loading import Loaded
-from gateway import explaining
 from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, key_of
-from gateway.explaining import Answer, NotThere
+from gateway.rights import explaining
+from gateway.rights.explaining import Answer, NotThere
 from skills.visible import one_line
 
 

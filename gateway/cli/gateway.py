@@ -12,11 +12,11 @@ from config.loading import Loaded
 from gateway.app import Gateway, open_parts
 from gateway.cli import Stop, pass_loaded
 from gateway.conversation.mailbox import WrongPartitions
-from gateway.embedded import NoServer, redis_url
 from gateway.logs import log, start_logging
-from gateway.machine import PortTaken
+from gateway.running.embedded import NoServer, redis_url
+from gateway.running.machine import PortTaken
+from gateway.running.serving import Unfit, on_stop_signals, run_loop
 from gateway.server import Runner
-from gateway.serving import Unfit, on_stop_signals, run_loop
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from gateway.app import open_parts
 from gateway.cli import Stop, for_example, pass_loaded
 from gateway.connections import that_listen
 from gateway.conversation.mailbox import WrongPartitions
-from gateway.embedded import NoServer, redis_url
 from gateway.listening import listen as hold
 from gateway.logs import log, start_logging
-from gateway.serving import Unfit, on_stop_signals, run_loop
+from gateway.running.embedded import NoServer, redis_url
+from gateway.running.serving import Unfit, on_stop_signals, run_loop
 
 logger = logging.getLogger(__name__)
 

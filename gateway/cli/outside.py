@@ -9,10 +9,10 @@ import aiohttp
 
 from config.settings import Settings
 from gateway.boards import Boards
-from gateway.embedded import socket_path, socket_url
 from gateway.feed import Feed
 from gateway.files import Files
 from gateway.platforms import Outside
+from gateway.running.embedded import socket_path, socket_url
 from gateway.store import Layout, Store, open_store
 
 

@@ -11,11 +11,11 @@ from pydantic_core import PydanticCustomError
 
 from config.addresses import person
 from config.loading import Loaded
-from gateway.access import Here
 from gateway.cli import ENGLISH, Stop, for_example, needed_channel_option, pass_readable
 from gateway.cli.acts import Open, do
 from gateway.phrases import say
-from gateway.roles import Role, named
+from gateway.rights.access import Here
+from gateway.rights.roles import Role, named
 from gateway.shelf.outcomes import Refusal
 from gateway.shelf.pair_acts import PairActs
 from gateway.shelf.pairing import LetIn, Waits

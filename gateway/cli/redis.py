@@ -9,7 +9,7 @@ import click
 from config.settings import Settings
 from gateway.cli import Stop, pass_settings
 from gateway.conversation.mailbox import Mailbox
-from gateway.embedded import NoServer, redis_url, socket_path
+from gateway.running.embedded import NoServer, redis_url, socket_path
 from gateway.store import Layout, Unreachable, open_store
 
 

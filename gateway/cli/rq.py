@@ -9,7 +9,7 @@ import click
 
 from config.settings import Settings, export
 from gateway.cli import Stop, pass_settings
-from gateway.embedded import NoServer, redis_url
+from gateway.running.embedded import NoServer, redis_url
 
 HELP: Final = frozenset({"--help", "-h", "--version"})
 """What RQ answers without looking at Redis."""

@@ -17,10 +17,10 @@ import aiohttp
 import click
 
 from config.settings import Settings
-from gateway.address import noted_address
 from gateway.cli import Stop, pass_settings
-from gateway.machine import Machine, reachable
 from gateway.platforms.webchat import CONVERSATION
+from gateway.running.address import noted_address
+from gateway.running.machine import Machine, reachable
 from gateway.text.unmarked import plain
 from gateway.web.client import Heard, NotReachable, Refused, Visit
 

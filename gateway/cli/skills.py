@@ -21,9 +21,9 @@ from config.loading import Loaded
 from config.profiles import DEFAULT, Profile
 from config.rules import rule_of
 from config.settings import environment
-from gateway.access import Here
 from gateway.cli import ENGLISH, Stop, channel_option, examples, for_example, pass_loaded, pass_readable
-from gateway.skill_table import behind, count, everything, lay_out, row
+from gateway.rights.access import Here
+from gateway.shelf.skill_table import behind, count, everything, lay_out, row
 from gateway.text.columns import padded, widths
 from skills import contents, document, lint, visible
 from skills.contents import Changed
@@ -188,7 +188,7 @@ def probe(loaded: Loaded, text: str | None, file: Path | None, as_json: bool, pr
         raise click.UsageError("Give either a sentence or --file.")
     lines = [text] if text is not None else file.read_text("utf-8-sig").splitlines() if file else []
     # By name: nothing else of the gateway loads the model's SDK.
-    probing: Any = importlib.import_module("workers.probe")
+    probing: Any = importlib.import_module("workers.prompt.probe")
     failure: type[Exception] = importlib.import_module("workers.models").ModelError
     library, profile = _library(loaded), _profile(loaded, profile_name)
     try:

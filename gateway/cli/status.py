@@ -15,7 +15,7 @@ from gateway.cli import Stop, no_redis, pass_settings
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.overview import Overview, overview, waits_for_word
 from gateway.counts import BREAK, counted
-from gateway.embedded import NoServer, redis_url
+from gateway.running.embedded import NoServer, redis_url
 from gateway.store import Layout, Unreachable, open_store
 
 WORDS = {"running": "running for", "ready": "ready since", "waiting": "waits for"}

@@ -12,12 +12,12 @@ import click
 
 from config.loading import Loaded
 from config.settings import Settings
-from gateway.address import address_noted
 from gateway.cli import Stop, pass_loaded
 from gateway.connections import that_listen
-from gateway.embedded import AlreadyRunning, NoServer
 from gateway.logs import start_logging
-from gateway.machine import Failed, Machine, PortTaken, machine
+from gateway.running.address import address_noted
+from gateway.running.embedded import AlreadyRunning, NoServer
+from gateway.running.machine import Failed, Machine, PortTaken, machine
 
 
 def _folder(ctx: click.Context, parameter: click.Parameter, given: str | None) -> Path | None:

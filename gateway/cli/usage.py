@@ -13,8 +13,8 @@ from config.limits import MICROS, Scope
 from config.loading import Loaded
 from gateway.cli import for_example, pass_readable
 from gateway.cli.acts import Open, do, key_of
-from gateway.ledger import Line, dates, ledger
-from gateway.spending import Tokens
+from gateway.costs.ledger import Line, dates, ledger
+from gateway.costs.spending import Tokens
 from skills.visible import one_line
 
 

@@ -22,12 +22,12 @@ from gateway.text.quoting import quoted
 if TYPE_CHECKING:  # intake looks commands up by name, and must not load what they work with
     from config.limits import Limit
     from config.loading import Loaded
-    from gateway.budgets import Standing
+    from gateway.costs.budgets import Standing
+    from gateway.costs.spending import Accounts, Spent
     from gateway.events import Attachment
     from gateway.platforms import Capabilities
     from gateway.shelf.notes import Notes
     from gateway.shelf.shelf import Shelf
-    from gateway.spending import Accounts, Spent
 
 WhenBusy = Literal["waits", "beside", "overtakes"]
 """`waits`: its place in line. `beside`: run and answered at once, beside the turn. `overtakes`: what waits, and the turn
@@ -75,11 +75,11 @@ class Outside:
     pass_on: Callable[[Event, str], Awaitable[Passed]]
     """To the conversation of this channel where that code is asked, which answers it. Raises `Unreachable`."""
     spent: Callable[[Sequence[str]], Awaitable[list[Spent]]]
-    """See `gateway.spending.spent`."""
+    """See `gateway.costs.spending.spent`."""
     approved: Callable[[Sequence[str]], Awaitable[list[str]]]
     """Of these tools of servers, those that may be offered: somebody has approved their words."""
     standing: Callable[[Accounts, Sequence[Limit]], Awaitable[list[Standing]]]
-    """See `gateway.budgets.standing`."""
+    """See `gateway.costs.budgets.standing`."""
 
 
 @dataclass(frozen=True, slots=True)

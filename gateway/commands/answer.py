@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gateway.approvals.deciding import decide
 from gateway.commands import Done, Said, WhenBusy
-from gateway.deciding import decide
 
 WHEN_BUSY: WhenBusy = "beside"
 

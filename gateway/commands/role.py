@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pydantic_core import PydanticCustomError
 
 from config.addresses import person
-from gateway.access import Here
 from gateway.acting import acts_of, refused
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.events import Actor
 from gateway.phrases import say
-from gateway.roles import Role, allows, named, roles_of
+from gateway.rights.access import Here
+from gateway.rights.roles import Role, allows, named, roles_of
 from gateway.shelf.outcomes import Refusal
 from gateway.text.quoting import few, quoted
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gateway.asked import open_in
+from gateway.approvals.asked import open_in
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.conversation.plans import standing
 from gateway.conversation.records import Record

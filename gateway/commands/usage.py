@@ -5,11 +5,11 @@ and how far the limits that hold here are used.
 from __future__ import annotations
 
 from config.limits import counts_profile, limits
-from gateway.budget_words import of_standing
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.conversation.turns import last_turn
+from gateway.costs.budget_words import of_standing
+from gateway.costs.spending import Accounts, Spent, cost
 from gateway.phrases import say
-from gateway.spending import Accounts, Spent, cost
 from gateway.text.quoting import quoted
 
 WHEN_BUSY: WhenBusy = "beside"

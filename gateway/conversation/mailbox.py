@@ -25,8 +25,8 @@ from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, boot_cloc
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.outbox import Row, row_state, state_of
 from gateway.conversation.records import History, Record
+from gateway.running.unbroken import unbroken
 from gateway.store import Refused, Script, Store, Unreachable, reading, script_of
-from gateway.unbroken import unbroken
 
 SCHEMA: Final = 1
 SEQ_DIGITS: Final = 12

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from gateway.asked import open_in
+from gateway.approvals.asked import open_in
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.store import reading

@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Final
 
 from config.settings import SkillsSettings
-from gateway import access
-from gateway.access import CHANNEL, COMMANDS, NEEDS_ROLE, CommandUse, Here, Operator, Who
 from gateway.events import Actor
-from gateway.roles import person_of
+from gateway.rights import access
+from gateway.rights.access import CHANNEL, COMMANDS, NEEDS_ROLE, CommandUse, Here, Operator, Who
+from gateway.rights.roles import person_of
 from gateway.shelf import naming
 from gateway.shelf.audit import Change, Made
 from gateway.shelf.decisions import ORG, Always, Decisions, Installed, Switch, scope_of
 from gateway.shelf.naming import Meant, Several, Unknown
 from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Since, Switched, Trusted
 from gateway.shelf.shelf import LookAlike, NobodyPacks, OtherBundle, Shelf
+from gateway.shelf.skill_table import count
 from gateway.shelf.snapshot import Snapshot
 from gateway.shelf.standing import standing
 from gateway.shelf.stock import Gone
-from gateway.skill_table import count
 from skills import contents, document, folders, ids, index, lint
 from skills.bundles import BrokenBundle
 from skills.differences import between

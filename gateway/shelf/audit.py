@@ -2,7 +2,7 @@
 let in, `/hitl`, approvals, tools of servers, and the operator's files.
 
 Each line is written by the script that makes the change, so that there is no change without its line: those about tools lie
-where what was approved of them does (`gateway.pins`). What changes in a conversation (approvals) or in files is noted beside.
+where what was approved of them does (`gateway.rights.pins`). What changes in a conversation (approvals) or in files is noted beside.
 Refusals, which anybody can bring about as often as they like, are kept apart: of them there are only the latest.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.roles import COMMAND_LINE
+from gateway.rights.roles import COMMAND_LINE
 from gateway.shelf.stored import mapping
 from gateway.store import Store, reading
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.access import Here
+from gateway.rights.access import Here
 from gateway.shelf.decisions import Installed
 from skills import ids
 from skills.folders import Fault, Skill

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from gateway.access import SkillUse, may
+from gateway.rights.access import SkillUse, may
 from gateway.shelf.acts import Acts
 from gateway.shelf.audit import Change
 from gateway.shelf.notes import EVERYWHERE, Decided, Full, NoNote, Notes, OtherNotes

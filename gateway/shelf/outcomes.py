@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from gateway.shelf.decisions import Installed, Switch
+from gateway.shelf.skill_table import Count
 from gateway.shelf.standing import Standing
-from gateway.skill_table import Count
 from skills.differences import Difference
 from skills.findings import Finding
 from skills.folders import Fault, Skill

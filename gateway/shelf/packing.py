@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from config.settings import SkillsSettings
-from gateway.calm import calmly
 from gateway.logs import log
+from gateway.running.calm import calmly
 from gateway.shelf.keeping import Keeping
 from gateway.shelf.snapshot import Snapshot, hash_of
 from gateway.shelf.telling import Known, known_of, told

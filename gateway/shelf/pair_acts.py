@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from config.loading import Loaded
-from gateway import access
-from gateway.access import NEEDS_ROLE, CommandUse
-from gateway.roles import person_of
+from gateway.rights import access
+from gateway.rights.access import NEEDS_ROLE, CommandUse
+from gateway.rights.roles import person_of
 from gateway.shelf.acts import Acts
 from gateway.shelf.outcomes import Refusal
 from gateway.shelf.pairing import LetIn, Pairing, TooMany, Waits, place

@@ -14,11 +14,11 @@ from typing import Any, Final, Literal
 
 from config.loading import Loaded
 from config.rules import org_rule_of, rule_of
-from gateway.access import Here, Talk, Verdict, may
 from gateway.connections import direct_policy
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.events import Actor, Event
-from gateway.roles import person_of
+from gateway.rights.access import Here, Talk, Verdict, may
+from gateway.rights.roles import person_of
 from gateway.shelf.audit import REFUSALS_KEPT, Change
 from gateway.shelf.decisions import written
 from gateway.shelf.stored import mapping

@@ -15,10 +15,10 @@ from typing import Any, Final
 from config.loading import Loaded
 from config.profiles import Profile
 from config.rules import org_rule_of
-from gateway.access import Here
 from gateway.connections import direct_policy
 from gateway.conversation.key import ConversationKey
 from gateway.logs import log
+from gateway.rights.access import Here
 from gateway.shelf.audit import REFUSALS_KEPT, Change, Made
 from gateway.shelf.decisions import (
     HITL_FIELD,

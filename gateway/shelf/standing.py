@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.access import Here, Reason, SkillUse, may
+from gateway.rights.access import Here, Reason, SkillUse, may
 from skills import ids
 from skills.folders import Skill
 from skills.schemas import Effect

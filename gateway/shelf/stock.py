@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.access import CHANNEL
-from gateway.calm import calmly
 from gateway.logs import log
+from gateway.rights.access import CHANNEL
+from gateway.running.calm import calmly
 from gateway.shelf.decisions import Decisions
 from gateway.shelf.snapshot import Entry, Snapshot, hash_of
 from gateway.store import Store, reading, script_of

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
-from gateway import skill_tools
 from gateway.commands import command_of
 from gateway.conversation.records import Record
 from gateway.events import Event
+from gateway.rights import skill_tools
 from skills.visible import one_line
 
 SHOWN_MAX: Final = 600

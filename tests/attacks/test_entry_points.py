@@ -12,12 +12,12 @@ from typing import Any, Final, get_args
 import pytest
 
 from config.loading import load
-from gateway.access import COMMANDS, CommandUse, Operator, may
 from gateway.app import Gateway, open_parts
 from gateway.cli import COMMANDS as CLI
 from gateway.commands import WhenBusy, names
 from gateway.commands.skill import ALSO, SUBS
 from gateway.events import Actor, Attachment, Event
+from gateway.rights.access import COMMANDS, CommandUse, Operator, may
 from gateway.shelf.audit import read
 from gateway.store import Layout
 from tests.harness.model_replies import calls, says

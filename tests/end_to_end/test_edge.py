@@ -21,7 +21,7 @@ import pytest
 from redis.asyncio import Redis
 
 from config.settings import RedisSettings, Settings
-from gateway.embedded import embedded
+from gateway.running.embedded import embedded
 from tests.end_to_end.conftest import QUICK, Stage
 from tests.gateway.served import envelope
 from tests.harness.deployment import free_port

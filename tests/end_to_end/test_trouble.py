@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 from config.settings import MailboxSettings, RedisSettings, Settings
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox
-from gateway.embedded import embedded
+from gateway.running.embedded import embedded
 from gateway.store import Layout, open_store
 from tests.end_to_end.conftest import QUICK, Stage
 from tests.harness.fake_model import Asked

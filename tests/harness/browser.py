@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import aiohttp
 
-from gateway.children import leashed
+from gateway.running.children import leashed
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (

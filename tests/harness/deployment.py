@@ -26,7 +26,7 @@ from typing import Any, Self
 import aiohttp
 import yaml
 
-from gateway.children import leashed
+from gateway.running.children import leashed
 
 STOP_S = 60.0
 

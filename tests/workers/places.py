@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from config.profiles import Profile
-from gateway.access import Here
 from gateway.conversation.records import Record
 from gateway.events import Actor
+from gateway.rights.access import Here
 from skills.folders import Skill
 from skills.library import Library
 from skills.notes import Note

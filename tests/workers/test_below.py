@@ -15,8 +15,8 @@ from gateway.store import Layout
 from tests.harness.model_replies import Reply, calls, says
 from tests.harness.processes import until
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
+from tests.workers.calling.test_persons import code_in
 from tests.workers.room import Room
-from tests.workers.test_persons import code_in
 
 LI = Actor("U-LI", "Li")
 

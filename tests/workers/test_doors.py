@@ -23,9 +23,9 @@ import pytest
 import workers.tools
 from config.profiles import Delivery
 from config.settings import Settings
-from gateway.access import Here
 from gateway.conversation.records import Record
 from gateway.events import Actor
+from gateway.rights.access import Here
 from gateway.shelf.audit import Change
 from gateway.shelf.decisions import ORG, scope_of
 from gateway.shelf.notes import Draft, Notes
@@ -38,17 +38,17 @@ from tests.skills.test_programs import write_program
 from tests.workers.places import Fixed
 from tests.workers.places import call as a_call
 from tests.workers.records import answer, result, said, use, words
-from workers import guidance
-from workers.hints import due
-from workers.indexes import Indexes
-from workers.judging import Judge, Runs
-from workers.loaded import withhold
-from workers.memo import Memo
-from workers.moves import Pending
-from workers.programs import program_tools
-from workers.rendering import messages
+from workers.agent.hints import due
+from workers.agent.moves import Pending
+from workers.calling.judging import Judge, Runs
+from workers.calling.programs import program_tools
+from workers.prompt import guidance
+from workers.prompt.indexes import Indexes
+from workers.prompt.loaded import withhold
+from workers.prompt.memo import Memo
+from workers.prompt.rendering import messages
+from workers.prompt.withholding import why_withheld
 from workers.tools import Call, Outside, Tool, ToolError, load_tools
-from workers.withholding import why_withheld
 
 BODY, FILE, NOTE, WHAT = "BODY-7QX", "FILE-7QX", "NOTE-7QX", "DESCRIPTION-7QX"
 NAMES: Final = ("ops/triage", "OPS/Triage", "ｏｐｓ／ｔｒｉａｇｅ", "triage", "first-aid", "FIRST-AID", "ops/triage/")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.children import leashed
+from gateway.running.children import leashed
 
 ROOT = Path(__file__).parents[2]
 

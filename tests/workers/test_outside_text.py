@@ -13,7 +13,7 @@ import pytest
 from gateway.conversation.records import Record
 from tests.workers.records import answer, result, said, skill, use
 from tests.workers.test_spoofing import IMITATIONS, marks_of
-from workers.rendering import messages
+from workers.prompt.rendering import messages
 
 OURS: Final = {
     "event": {"turn", "event.v", "event.kind", "event.conversation", "event.dedupe_keys", "event.attachments.kind"},

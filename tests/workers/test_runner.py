@@ -13,7 +13,7 @@ import pytest
 from config.settings import RqSettings
 from gateway.bell import open_bell
 from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, Leaving, Lost
-from gateway.serving import cancelled
+from gateway.running.serving import cancelled
 from gateway.store import Refused, Unreachable
 from tests.harness.processes import until
 from tests.workers.at_desk import AtDesk, at_desk

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.costs.spending import Accounts, Spent, Tokens, spent
 from gateway.events import Actor
-from gateway.spending import Accounts, Spent, Tokens, spent
 from gateway.store import Layout
 from tests.harness.model_replies import calls, says
 from tests.workers.at_desk import WHERE, AtDesk, at_desk

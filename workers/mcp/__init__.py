@@ -1,5 +1,5 @@
 """Tools of MCP servers: what they are (`listed`), how they are reached (`stdio`, `http`, `sessions`), when (`servers`), and
-a call of one (`tool`), over what was approved (`gateway.pins`). The SDK is imported only where a server is configured.
+a call of one (`tool`), over what was approved (`gateway.rights.pins`). The SDK is imported only where a server is configured.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from gateway.pins import Pins
+    from gateway.rights.pins import Pins
     from workers.mcp.servers import Servers
     from workers.mcp.tool import McpTool
 

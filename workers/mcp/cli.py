@@ -15,10 +15,10 @@ from config.checks import nearest
 from config.loading import Loaded
 from gateway.cli import Stop, for_example, no_redis, pass_readable
 from gateway.cli.acts import user
-from gateway.embedded import NoServer, redis_url
 from gateway.inventory import installing
 from gateway.logs import Mask
-from gateway.pins import Definition, Pins
+from gateway.rights.pins import Definition, Pins
+from gateway.running.embedded import NoServer, redis_url
 from gateway.store import Layout, Unreachable, open_store
 from skills.visible import one_line, visible
 from workers.mcp.looking import Seen, allowed, differences, look, profiles_with

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.pins import Definition
+from gateway.rights.pins import Definition
 from skills.foreign_schemas import usable
 from skills.schemas import BrokenSchema
 

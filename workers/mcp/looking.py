@@ -10,8 +10,8 @@ from typing import Literal
 
 from config.loading import Loaded
 from config.settings import Settings
-from gateway.checks import Finding
-from gateway.pins import Definition, Pin, Pins
+from gateway.rights.pins import Definition, Pin, Pins
+from gateway.running.checks import Finding
 from skills.visible import visible
 from workers.mcp.listed import Listed
 

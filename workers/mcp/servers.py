@@ -10,8 +10,8 @@ from typing import Final
 
 from config.settings import McpServerSettings, Settings
 from gateway.logs import log
-from gateway.pins import Definition, Pins
-from gateway.serving import cancelled
+from gateway.rights.pins import Definition, Pins
+from gateway.running.serving import cancelled
 from skills.schemas import BrokenSchema
 from workers.mcp import Offered
 from workers.mcp.sessions import NotOpened, Session

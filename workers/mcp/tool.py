@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from config.settings import McpToolSettings, ToolsSettings
 from gateway.conversation.records import Record
 from gateway.logs import log
-from gateway.pins import Definition, Pins
+from gateway.rights.pins import Definition, Pins
 from skills import marks
 from skills.foreign_schemas import usable
 from workers.mcp.results import text_of
 from workers.mcp.sessions import ERROR_MAX, Interrupted, NotRun, ServerError, Session, TooSlow
-from workers.paging import Pages
+from workers.prompt.paging import Pages
 from workers.tools import Call, Effect, Reach, ToolError, ToolResult
 
 if TYPE_CHECKING:

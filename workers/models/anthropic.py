@@ -33,7 +33,7 @@ from anthropic import (
 from config.settings import ModelSettings
 from gateway.logs import log
 from skills import depth
-from workers.answers import Growing
+from workers.agent.answers import Growing
 from workers.models import Answer, Meter, ModelError, Request, StopReason, TextDelta, Usage
 
 DEFAULT_BASE_URL: Final = "https://api.anthropic.com"
@@ -127,7 +127,7 @@ class AnthropicModel:
         self._client = AsyncAnthropic(
             api_key=self._key,
             base_url=self._base_url,
-            max_retries=0,  # `workers.trouble` tries again: other workers have to know, and the person
+            max_retries=0,  # `workers.agent.trouble` tries again: other workers have to know, and the person
             timeout=httpx2.Timeout(
                 max(settings.first_byte_timeout_s, settings.idle_timeout_s),
                 connect=settings.connect_timeout_s,

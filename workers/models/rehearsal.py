@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from config.settings import ModelSettings
 from gateway.phrases import say
-from workers import rehearsed
+from workers.agent import rehearsed
 from workers.models import Answer, Request, TextDelta, Usage
 
 THRESHOLD: Final = 1.0

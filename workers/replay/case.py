@@ -17,9 +17,9 @@ from gateway.events import Event
 from gateway.files import Files
 from gateway.store import reading
 from skills.visible import one_line
-from workers.attached import shown
-from workers.context import begin_after
-from workers.moves import is_stop
+from workers.agent.moves import is_stop
+from workers.prompt.context import begin_after
+from workers.reading.attached import shown
 from workers.turn import stable_key
 
 GIVEN: Final = frozenset({"event", "overheard", "attached", "forgotten", "card", "file"})

@@ -16,10 +16,10 @@ from config.loading import Loaded
 from config.settings import LogSettings
 from gateway.cli import Stop, config_option, for_example, given_config, no_redis
 from gateway.conversation.recordings import Kept
-from gateway.embedded import NoServer, redis_url
 from gateway.inventory import load_checked
 from gateway.logs import start_logging
-from gateway.serving import Unfit
+from gateway.running.embedded import NoServer, redis_url
+from gateway.running.serving import Unfit
 from gateway.store import Unreachable
 
 if TYPE_CHECKING:  # help needs none of it

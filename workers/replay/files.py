@@ -15,7 +15,7 @@ from config.problems import ConfigError
 from gateway.conversation.key import of_parts
 from gateway.conversation.records import Record
 from gateway.logs import Mask
-from workers.recording import masked
+from workers.agent.recording import masked
 from workers.replay.case import Case, House, NotPossible
 from workers.replay.compare import Report
 

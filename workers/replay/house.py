@@ -15,9 +15,9 @@ import yaml
 
 from config.loading import Loaded, load
 from config.settings import McpServerSettings
-from gateway.access import CHANNEL, Here
 from gateway.conversation.key import ConversationKey
-from gateway.pins import Definition
+from gateway.rights.access import CHANNEL, Here
+from gateway.rights.pins import Definition
 from gateway.shelf.decisions import Decisions, Installed
 from gateway.store import Store
 from skills import contents, document, ids

@@ -11,7 +11,7 @@ from config.loading import Loaded
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.recordings import Recordings
 from gateway.logs import Mask
-from gateway.pins import Pins
+from gateway.rights.pins import Pins
 from gateway.store import Layout, Store, open_store
 from workers.opening import open_shelf
 from workers.replay.case import Archive, Case, NotPossible

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from config.settings import MailboxSettings
-from gateway.asked import asked_in
+from gateway.approvals.asked import asked_in
 from gateway.conversation.claim import Claim, Claimed
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
@@ -19,9 +19,9 @@ from gateway.logs import Mask
 from gateway.platforms import Address, Capabilities, NotDownloaded, Outbound, Outcome, Part, Plain, Sent
 from gateway.store import Store
 from skills.folders import Skill
+from workers.agent.moves import is_stop
+from workers.agent.recording import wire
 from workers.models import Answer, ModelError, Request, TextDelta, Usage
-from workers.moves import is_stop
-from workers.recording import wire
 from workers.replay.case import MADE, Case, Later, NotPossible
 from workers.tools import Call, NeedsPerson, Tool, ToolError, ToolResult
 

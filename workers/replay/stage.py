@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from config.loading import Loaded
 from config.settings import RecordingSettings, RedisSettings, Settings
-from gateway.access import Here, Verdict
 from gateway.conversation.claim import Claim
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
-from gateway.embedded import embedded
 from gateway.events import Actor, Event
 from gateway.files import Files
 from gateway.logs import Mask
-from gateway.pins import Definition, Pins
+from gateway.rights.access import Here, Verdict
+from gateway.rights.pins import Definition, Pins
+from gateway.running.embedded import embedded
 from gateway.shelf.audit import Change
 from gateway.shelf.pairing import Pairing
 from gateway.shelf.shelf import Shelf

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from config.profiles import Delivery
     from config.settings import Language, Settings
-    from gateway.access import Here
-    from gateway.asked import Asked
+    from gateway.approvals.asked import Asked
     from gateway.conversation.records import Record
     from gateway.events import Actor, Attachment
     from gateway.platforms import Outbound
+    from gateway.rights.access import Here
     from gateway.shelf.notes import Notes
     from gateway.workspace import Workspace
     from skills.folders import Skill

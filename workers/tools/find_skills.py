@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.skill_tools import FIND
+from gateway.rights.skill_tools import FIND
 from skills.document import cut_at_word
 from skills.index import line, summary
 from skills.search import HITS_MAX, search

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from config.profiles import Delivery
-from gateway.access import SkillUse, may
-from gateway.skill_tools import LOAD
+from gateway.rights.access import SkillUse, may
+from gateway.rights.skill_tools import LOAD
 from skills import contents, document, parts, references
 from skills.contents import Changed
 from skills.folders import Skill
 from skills.library import SkillNotFound
 from skills.notes import signed
 from skills.parts import Part
-from workers import guidance
-from workers.loaded import WAITING_MAX, Loaded, loaded
+from workers.prompt import guidance
+from workers.prompt.loaded import WAITING_MAX, Loaded, loaded
 from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
 

@@ -7,7 +7,7 @@ import mimetypes
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.calm import calmly
+from gateway.running.calm import calmly
 from gateway.store import Unreachable
 from gateway.workspace import File, path_fault
 from skills import parts

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.calm import calmly
-from gateway.skill_tools import READ_ON
+from gateway.rights.skill_tools import READ_ON
+from gateway.running.calm import calmly
 from skills import parts
 from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 

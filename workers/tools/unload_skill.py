@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.skill_tools import UNLOAD
+from gateway.rights.skill_tools import UNLOAD
 from skills import ids
 from skills.library import SkillNotFound
-from workers.loaded import loaded, withheld
+from workers.prompt.loaded import loaded, withheld
 from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 from html_to_markdown import ConversionError, ConversionOptions, convert
 
 from gateway.net import Fetched, Fetcher, NotFetched
-from workers import encodings
-from workers.pdfs import Pdfs, Unreadable
+from workers.reading import encodings
+from workers.reading.pdfs import Pdfs, Unreadable
 from workers.tools import Call, Effect, Outside, Reach, ToolError, ToolResult
 
 TEXT_TYPES: Final = re.compile(

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from config.checks import nearest
-from gateway.access import CommandUse, may
 from gateway.acting import acts_of
 from gateway.commands import Done, Said, WhenBusy
 from gateway.commands.skill import answers, listing
 from gateway.events import Attachment
 from gateway.phrases import say
 from gateway.platforms import NotDownloaded
-from gateway.roles import person_of
+from gateway.rights.access import CommandUse, may
+from gateway.rights.roles import person_of
 from gateway.shelf.acts import EVERYWHERE, Acts
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.outcomes import Outcome, Refusal

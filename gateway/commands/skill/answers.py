@@ -22,8 +22,8 @@ from gateway.shelf.outcomes import (
     Switched,
     Trusted,
 )
+from gateway.shelf.skill_table import broken, edition, tier_in, version_of
 from gateway.shelf.standing import Standing
-from gateway.skill_table import broken, edition, tier_in, version_of
 from gateway.text.quoting import fenced, few, quoted
 from skills.findings import Finding
 from skills.folders import Fault, Skill

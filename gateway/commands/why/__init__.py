@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gateway import explaining
-from gateway.access import Here, SkillUse, ToolUse, may
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.commands.why import answer, one
 from gateway.commands.why.telling import tools_of
 from gateway.conversation.turns import last_turn
-from gateway.explaining import Answer, NotThere
 from gateway.phrases import say
+from gateway.rights import explaining
+from gateway.rights.access import Here, SkillUse, ToolUse, may
+from gateway.rights.explaining import Answer, NotThere
 from gateway.text.quoting import few, quoted
 from skills.programs import tool_name
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from gateway.access import Here, SkillUse, may
 from gateway.commands.why.telling import tool_line
 from gateway.conversation.records import Record
 from gateway.phrases import say
-from gateway.skill_table import tier_in
-from gateway.skill_tools import LOAD
+from gateway.rights.access import Here, SkillUse, may
+from gateway.rights.skill_tools import LOAD
+from gateway.shelf.skill_table import tier_in
 from gateway.text.quoting import few, quoted
 from skills.folders import Skill
 from skills.programs import tool_name

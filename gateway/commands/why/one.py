@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from config.checks import nearest
-from gateway.access import Here, SkillUse, ToolUse, Verdict, may
 from gateway.acting import acts_of
 from gateway.commands import Said
 from gateway.commands.why.telling import reason, tool_line, tools_of
 from gateway.conversation.records import Record
 from gateway.phrases import say
+from gateway.rights.access import Here, SkillUse, ToolUse, Verdict, may
+from gateway.rights.skill_tools import LOAD
 from gateway.shelf import naming
 from gateway.shelf.naming import Several, Unknown
-from gateway.skill_table import tier_in
-from gateway.skill_tools import LOAD
+from gateway.shelf.skill_table import tier_in
 from gateway.text.quoting import few, quoted
 from skills import ids
 from skills.folders import Skill

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.access import Here
 from gateway.conversation.records import Record
 from gateway.inventory import tool_names
 from gateway.phrases import phrases, say
+from gateway.rights.access import Here
 from gateway.text.quoting import quoted
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from config.settings import RedisSettings, Settings
-from gateway.embedded import embedded
+from gateway.running.embedded import embedded
 from tests.end_to_end.conftest import Stage
 from tests.end_to_end.stories.test_off import is_off
 from tests.end_to_end.stories.world import ANA, opened

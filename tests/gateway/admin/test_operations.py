@@ -8,10 +8,10 @@ import pytest
 from gateway.admin.operations import operations
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
+from gateway.costs.spending import Accounts, Spent, Tokens, add
 from gateway.events import Event
 from gateway.shelf.audit import streams
 from gateway.shelf.outcomes import Refusal
-from gateway.spending import Accounts, Spent, Tokens, add
 from tests.gateway.admin.world import ADMIN, APPROVER, CHANNEL_ADMIN, MEMBER, OTHER_ROOM, OWNER, ROOM, STRANGER, Admins
 from tests.gateway.commands.world import ANA, DEV, OPS, zipped
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from config.loading import Loaded
 from gateway.admin.operations import operations
 from gateway.admin.visits import Caller, House, Visit
-from gateway.asked import announce
+from gateway.approvals.asked import announce
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record

@@ -16,8 +16,6 @@ from pydantic import SecretStr
 
 from config.loading import load
 from config.settings import Connection, GatewaySettings, ModelSettings, RedisSettings, Settings, SkillsSettings
-from gateway.address import address_noted
-from gateway.checks import Finding
 from gateway.cli import run
 from gateway.cli.doctor import (
     check_age,
@@ -35,6 +33,8 @@ from gateway.connections import Opened
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Actor
 from gateway.platforms import ConnectionRefused, Outside, Platform
+from gateway.running.address import address_noted
+from gateway.running.checks import Finding
 from gateway.shelf.packing import Packer
 from gateway.store import Store
 from tests.harness.fake_model import FakeModel

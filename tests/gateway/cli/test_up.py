@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from config.settings import environment
-from gateway.machine import Machine
+from gateway.running.machine import Machine
 from tests.harness.discord_twin import DiscordTwin
 from tests.harness.processes import is_alive, until
 

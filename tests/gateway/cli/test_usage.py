@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gateway.spending import Accounts, Spent, Tokens, add
+from gateway.costs.spending import Accounts, Spent, Tokens, add
 from gateway.store import Store
 from tests.gateway.cli.test_acts import Typed, typed, world  # noqa: F401
 from tests.gateway.commands.world import ANA, DEV, MAX, OPS

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.access import NEEDS_ROLE, Here
 from gateway.commands.skill import SUBS, answers
 from gateway.events import Actor
+from gateway.rights.access import NEEDS_ROLE, Here
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.audit import Change
 from gateway.shelf.outcomes import Refusal

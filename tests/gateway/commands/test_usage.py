@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from config.limits import Limit
-from gateway.budgets import Call, reserve
 from gateway.conversation.records import Record
-from gateway.spending import Accounts, Spent, Tokens, add
+from gateway.costs.budgets import Call, reserve
+from gateway.costs.spending import Accounts, Spent, Tokens, add
 from gateway.store import Store
 from tests.gateway.commands.world import ANA, MAX, NOW_MS, OPS, PROFILE, World
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.conversation.records import Record
-from gateway.pins import Definition, Pins
+from gateway.rights.pins import Definition, Pins
 from gateway.store import Store
 from skills.programs import tool_name
 from tests.gateway.commands.world import MAX, World

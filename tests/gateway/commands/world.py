@@ -13,18 +13,18 @@ from typing import Any
 
 from config.loading import Loaded, load
 from config.rules import rule_of
-from gateway.budgets import standing
 from gateway.commands import Done, Outside, Passed, Said, find
 from gateway.conversation.key import ConversationKey, key_of
 from gateway.conversation.records import Record
+from gateway.costs.budgets import standing
+from gateway.costs.spending import spent
 from gateway.events import Actor, Attachment, Event
-from gateway.pins import Pins
 from gateway.platforms import Capabilities, NotDownloaded
+from gateway.rights.pins import Pins
 from gateway.shelf.audit import Change, read
 from gateway.shelf.notes import Draft, Notes
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf
-from gateway.spending import spent
 from gateway.store import Store
 from skills.bundles import Cache
 

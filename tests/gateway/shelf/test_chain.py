@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli import deskmate
-from gateway.pins import Definition, Pins
+from gateway.rights.pins import Definition, Pins
 from gateway.shelf import chain
 from gateway.shelf.audit import streams
 from gateway.shelf.chain import Found, Kept, links, verify

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.access import SkillUse, may
 from gateway.conversation.key import ConversationKey
+from gateway.rights.access import SkillUse, may
 from gateway.shelf import shelf as shelves
 from gateway.shelf.audit import read
 from gateway.shelf.decisions import ORG, scope_of

@@ -11,8 +11,8 @@ from typing import Any
 
 from config.loading import Loaded, load
 from config.rules import rule_of
-from gateway.access import Here
 from gateway.conversation.key import ConversationKey
+from gateway.rights.access import Here
 from gateway.shelf.audit import Change, read
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.pins import Definition, Pins
+from gateway.rights.pins import Definition, Pins
 from gateway.store import Layout, Store
 from tests.end_to_end.requests import results
 from tests.harness.model_replies import calls, says, several

@@ -22,11 +22,11 @@ from skills.index import lay_out
 from skills.library import BUILTIN, scan
 from tests.skills.test_library import write
 from tests.workers.places import call, place
-from workers import rehearsed
+from workers.agent import rehearsed
 from workers.models import Answer, Request, TextDelta
 from workers.models.rehearsal import Rehearsal, open_model
-from workers.plan import planner
-from workers.rendering import messages, prompt
+from workers.planning.plan import planner
+from workers.prompt.rendering import messages, prompt
 from workers.tools import Outside, Tool, ToolError, ToolResult, current_time, load_skill, web_fetch
 
 

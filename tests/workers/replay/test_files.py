@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.pins import Definition, Pins
+from gateway.rights.pins import Definition, Pins
 from gateway.store import Layout
 from skills.folders import Content
 from tests.harness.fake_model import KEY

@@ -20,9 +20,9 @@ from tests.harness.processes import until
 from tests.harness.web import site
 from tests.skills.test_library import write
 from tests.workers.at_desk import WHERE
+from tests.workers.calling.test_persons import code_in
 from tests.workers.replay.world import Replays, replays
 from tests.workers.room import Room
-from tests.workers.test_persons import code_in
 from workers.replay.case import NotPossible
 
 Opened = Callable[..., AbstractAsyncContextManager[Replays]]

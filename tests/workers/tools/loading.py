@@ -21,8 +21,8 @@ from tests.harness.messages_rules import problem
 from tests.workers.places import call as a_call
 from tests.workers.places import place
 from tests.workers.records import answer, said, use
-from workers.context import in_context
-from workers.rendering import messages
+from workers.prompt.context import in_context
+from workers.prompt.rendering import messages
 from workers.tools import Outside, ToolError, ToolResult, load_skill, unload_skill
 
 

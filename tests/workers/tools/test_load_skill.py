@@ -16,15 +16,15 @@ import pytest
 
 from config.profiles import Delivery
 from config.settings import SkillsSettings
-from gateway.access import CHANNEL
 from gateway.conversation.records import Record
+from gateway.rights.access import CHANNEL
 from gateway.shelf.decisions import Decisions, Installed
 from skills import ids
 from skills.folders import Root
 from skills.library import scan
 from tests.skills.test_library import write
 from tests.workers.tools.loading import Loading
-from workers.loaded import loaded, narrowing
+from workers.prompt.loaded import loaded, narrowing
 from workers.tools import ToolResult
 from workers.tools.load_skill import Tool
 

@@ -18,13 +18,13 @@ from gateway.store import Store
 from gateway.workspace import Change, Workspace
 from skills.library import scan
 from tests.gateway.conversation.world import now_ms
+from tests.workers.calling.test_calls import play
 from tests.workers.places import Fixed, call, place
 from tests.workers.records import WHERE, answer, use
 from tests.workers.room import Room
-from tests.workers.test_calls import play
-from workers.cards import Cards
-from workers.delivery import Delivery
-from workers.rendering import messages
+from workers.prompt.rendering import messages
+from workers.sending.cards import Cards
+from workers.sending.delivery import Delivery
 from workers.tools import Outside, ToolError, ToolResult
 from workers.tools.send_file import Tool
 from workers.turn import Parked, Turn, begin

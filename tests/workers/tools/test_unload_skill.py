@@ -13,7 +13,7 @@ from config.profiles import Delivery
 from config.settings import SkillsSettings
 from tests.skills.test_library import write
 from tests.workers.tools.loading import Loading
-from workers.loaded import loaded
+from workers.prompt.loaded import loaded
 from workers.tools import ToolError, ToolResult
 
 

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from config.limits import limits
 from config.loading import load
-from gateway.asked import announce
-from gateway.budgets import Call, reserve
+from gateway.approvals.asked import announce
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
+from gateway.costs.budgets import Call, reserve
+from gateway.costs.spending import Accounts, Spent, Tokens, add
 from gateway.events import Actor
 from gateway.listening import HOLD
-from gateway.spending import Accounts, Spent, Tokens, add
 from tests.gateway.admin.world import Admins
 from tests.gateway.commands.world import ANA, LI, MAX, PROFILE
 

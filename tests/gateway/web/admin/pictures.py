@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from config.settings import Settings
 from gateway.admin.visits import Caller
-from gateway.embedded import embedded
+from gateway.running.embedded import embedded
 from gateway.store import Layout, open_store
 from tests.gateway.admin.world import ADMIN, APPROVER, OPERATOR, ROOM
 from tests.gateway.web.admin.busy import THREAD, make_busy

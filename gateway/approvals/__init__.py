@@ -1,0 +1,1 @@
+"""What the agent asks of people, and their words on it."""

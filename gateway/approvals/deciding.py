@@ -1,0 +1,156 @@
+"""Deciding: a person's word on what the agent asks, by a command or by the button that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gateway.acting import acts_of, refused
+from gateway.approvals.asked import TEXT_MAX, Asked, Word, asked_in, decided, key_of, open_in, unclear_of
+from gateway.commands import Done, Said
+from gateway.conversation.records import Record
+from gateway.phrases import LANGUAGES, say
+from gateway.rights.access import Approval, Reply, may
+from gateway.rights.roles import person_of
+from gateway.shelf.audit import Change
+from gateway.shelf.outcomes import Refusal
+from gateway.text.quoting import quoted
+
+
+async def decide(said: Said, word: Word) -> Done:
+    """`CODE` and what follows it: one word on one request, in this conversation or another one of the channel."""
+    code, _, rest = said.rest.partition(" ")
+    code, rest, language = code.upper(), rest.strip()[:TEXT_MAX], said.language
+    here = asked_in([*said.history, *said.open])
+    if not code:
+        codes = ", ".join(f"`{one.code}`" for one in open_in(said.open))
+        return Done(say("asked.which", language, codes=codes) if codes else say("asked.nothing", language))
+    asked = next((one for one in reversed(here) if one.code == code), None)
+    if asked is None:
+        match await said.outside.pass_on(said.event, code):
+            case "there":
+                if said.event.kind == "action":
+                    return Done("")  # it is answered there, and whoever presses sees what came of it
+                return Done(say("asked.passed", language, code=code), is_private=True)
+            case "no_room":
+                return Done(say("asked.no_room", language, code=code), is_private=True, is_settled=False)
+            case "nowhere":
+                return Done(say("asked.unknown", language, code=quoted(code, 20)))
+    if asked.word:
+        return Done(say(f"asked.was.{asked.word}", language, code=code, who=_who(asked)), is_private=True)
+    if asked not in open_in(said.open):  # its turn has ended
+        return Done(say("asked.over", language, code=code), is_private=True)
+    return await _word(said, asked, word, rest)
+
+
+async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
+    actor, language = said.event.actor, said.language
+    if asked.until_ms <= said.now_ms:
+        return Done(say("asked.over", language, code=asked.code), is_private=True)
+    place = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
+    if asked.kind == "question" or (asked.kind == "plan" and word == "answer"):
+        if word != "answer":
+            return Done(say("asked.is_question", language, code=asked.code), is_settled=False)
+        verdict = may(actor, place, Reply(asked.requester))
+        if not verdict.allowed:
+            key = "asked.no_bot" if verdict.reason == "nobody" else "asked.no_right"
+            refused = say(key, language, code=asked.code, rule=quoted(verdict.rule))
+            return Done(refused, is_private=True, is_settled=False)
+        return _answer(said, asked, rest)
+    if word == "answer":
+        return Done(say("asked.is_approval", language, code=asked.code), is_settled=False)
+    verdict = may(actor, place, Approval(asked.requester))
+    if not verdict.allowed:
+        refused = say("asked.no_right", language, code=asked.code, rule=quoted(verdict.rule))
+        return Done(refused, is_private=True, is_settled=False)
+    if (
+        word == "yes"
+        and rest.casefold() in say("words.always", LANGUAGES[0]).split() + say("words.always", language).split()
+    ):
+        return await _always(said, asked)
+    change = Change(
+        f"{said.turn} {asked.code}", person_of(place.room, actor), place.room, place.channel_id, verdict.rule
+    )
+    await said.outside.shelf.note(change, f"approval {word}", f"{asked.code} {asked.kind} {asked.bound[:12]}".strip())
+    return _decided(said, asked, word, rest)
+
+
+async def _always(said: Said, asked: Asked) -> Done:
+    """A yes to this call and to each one like it, to the letter, which takes an approver."""
+    if not asked.form:
+        return Done(say("asked.not_always", said.language, code=asked.code), is_private=True, is_settled=False)
+    acts = acts_of(said)
+    try:
+        await acts.allow_always(asked.bound, asked.tool, asked.form)
+    except Refusal as refusal:
+        await acts.refused("approve always", asked.tool, refusal)
+        return replace(refused(refusal, said.language), is_settled=False)
+    done = _decided(said, asked, "yes", "always")
+    told = say("asked.now.always", said.language, code=asked.code, who=_by(said), tool=quoted(asked.tool))
+    return replace(done, text=told)
+
+
+def _answer(said: Said, asked: Asked, rest: str) -> Done:
+    """What stands behind the code, with the files that came along; if that is nothing, what this person wrote before and
+    nobody could tell what it answers.
+    """
+    event = said.event
+    if event.attachments:
+        return _decided(said, asked, "answer", rest, event.dedupe_keys[:1])
+    if rest:
+        return _decided(said, asked, "answer", _chosen(asked, rest))
+    before = unclear_of(said.open, event.actor.id)
+    if not before:
+        return Done(say("asked.no_answer", said.language, code=asked.code), is_private=True, is_settled=False)
+    text = "\n".join(str(one.data["event"].get("text", "")) for one in before)[:TEXT_MAX]
+    return _decided(said, asked, "answer", text, [key_of(one) for one in before])
+
+
+def _decided(said: Said, asked: Asked, word: Word, text: str, messages: Sequence[str] = ()) -> Done:
+    actor = said.event.actor
+    record = decided(
+        asked, word, said.now_ms, turn=said.turn, by=actor.id, name=actor.name, text=text, messages=messages
+    )
+    return Done(say(f"asked.now.{word}", said.language, code=asked.code, who=_by(said)), (record,))
+
+
+def _by(said: Said) -> str:
+    actor = said.event.actor
+    return quoted(actor.name or actor.id, 80)
+
+
+def plainly(text: str, word: Word) -> bool:
+    """Whether somebody just said yes, or no, in one of the words for it."""
+    words = {one for language in LANGUAGES for one in say(f"words.{word}", language).split()}
+    return "".join(filter(str.isalnum, text.casefold())) in words
+
+
+def wants_word(said: str, records: Sequence[Record]) -> bool:
+    """Whether this is a plain yes or no while calls wait for a word, and nothing waits that it could answer.
+
+    Such a word never decides on a call: it says neither which nor that the call was read, and anything may have brought it.
+    """
+    kinds = {one.kind for one in open_in(records)}
+    return kinds == {"approval"} and (plainly(said, "yes") or plainly(said, "no"))
+
+
+async def told_how(said: Said) -> Done:
+    """The answer to a plain yes or no: what to type, or the rule by which this person may not."""
+    waiting, language = open_in(said.open), said.language
+    place = await said.outside.shelf.here(said.event.conversation, said.outside.loaded)
+    for one in waiting:
+        verdict = may(said.event.actor, place, Approval(one.requester))
+        if not verdict.allowed:
+            return Done(say("asked.no_right", language, code=one.code, rule=quoted(verdict.rule)), is_private=True)
+    ways = "\n".join("- " + say("asked.approval.how", language, code=one.code) for one in waiting)
+    return Done(say("asked.plain_word", language, ways=ways))
+
+
+def _chosen(asked: Asked, rest: str) -> str:
+    """The choice whose number was said, else what was said."""
+    number = int(rest) if rest.isascii() and rest.isdigit() and len(rest) < 4 else 0
+    return asked.choices[number - 1] if 0 < number <= len(asked.choices) else rest
+
+
+def _who(asked: Asked) -> str:
+    return quoted(asked.name or asked.by, 80) if asked.by else "–"

@@ -1,0 +1,1 @@
+"""Who may what, where, and why: one decision, the roles behind it, and what was approved of others' tools."""

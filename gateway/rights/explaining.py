@@ -1,0 +1,182 @@
+"""Explaining: whether something may be done in a channel, and the line, switch or role that decides. For the command line, the
+chat and pages alike; nothing is decided here, `access.may` is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from config.limits import MICROS, Limit, limits
+from config.loading import Loaded
+from config.rules import room_rule_of
+from gateway.conversation.key import ConversationKey
+from gateway.events import Actor
+from gateway.inventory import tool_names
+from gateway.rights.access import COMMANDS, Approval, CommandUse, Here, SkillUse, Talk, ToolUse, Verdict, may
+from gateway.rights.roles import named, roles_of
+from gateway.rights.skill_tools import COMES_WITH
+from gateway.shelf import naming
+from gateway.shelf.naming import Several, Unknown
+from skills import ids
+from skills.folders import Skill
+from skills.programs import tool_name
+
+Kind = Literal["profile", "talk", "direct", "skill", "program", "tool", "approval", "limit", "hitl", "role", "command"]
+SOMEBODY: Final = "somebody"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One question, and what decided it."""
+
+    kind: Kind
+    subject: str
+    """A skill's id, a tool's name, a command, a role."""
+    answer: str
+    """`yes`, `no`; of settings, what holds."""
+    rule: str
+    reason: str = ""
+    """In one word, as `access.Verdict` has it."""
+
+    def dump(self) -> dict[str, str]:
+        return {
+            "kind": self.kind,
+            "subject": self.subject,
+            "answer": self.answer,
+            "rule": self.rule,
+            "reason": self.reason,
+        }
+
+
+class NotThere(Exception):
+    """There is nothing of this name. `str()` is for people."""
+
+
+def channel(loaded: Loaded, key: ConversationKey, here: Here) -> list[Answer]:
+    """All that there is to say of a channel, in the order in which people ask."""
+    profile, ask = here.profile, here.profile.approvals
+    return [
+        Answer("profile", "profile", profile.name, room_rule_of(loaded, key.connection, key.channel)),
+        Answer("direct", "direct chats", here.direct, here.rule("direct", "")),
+        Answer("direct", "guests", profile.guests, here.rule("guests", "")),
+        *(one for skill in _skills(here) for one in of_skill(here, skill)),
+        *(_tool(here, name) for name in _tools(here)),
+        Answer("approval", "calls that ask", ", ".join(ask.ask) or "none", here.rule("approvals.ask", "")),
+        Answer("approval", "calls after text from outside", ask.tainted, here.rule("approvals.tainted", "")),
+        Answer("approval", "own yes", _word(ask.own), here.rule("approvals.own", "")),
+        *(Answer("limit", one.key, _most(one), here.rule(one.key, "")) for one in limits(profile.budget)),
+        *(
+            Answer("limit", f"rate.{name}", str(most), here.rule(f"rate.{name}", ""))
+            for name, most in profile.rate
+            if most is not None
+        ),
+        Answer("hitl", "every call with an effect asks", _word(here.asks_for_all), _hitl(here)),
+        *(
+            Answer("role", f"{role} {person}", "yes", rule)
+            for role, people in named(here).items()
+            for person, rule in people.items()
+        ),
+    ]
+
+
+def _most(limit: Limit) -> str:
+    return f"{limit.most / MICROS:g}" if limit.unit == "money" else str(limit.most)
+
+
+def skill(here: Here, name: str) -> list[Answer]:
+    """Of the skill that a name means there, whatever the profile lists. Raises `NotThere`."""
+    try:
+        meant = naming.find(here, name, unlisted=True)
+    except Several as error:
+        raise NotThere(f"{name} fits several skills: {', '.join(error.ids)}") from None
+    except Unknown as error:
+        near = f"; perhaps {', '.join(error.closest)}?" if error.closest else ""
+        raise NotThere(f"there is no skill {name}{near}") from None
+    found = meant.skill or meant.waiting
+    if found is None:
+        raise NotThere(f"{meant.id} can't be read, or is gone")
+    return of_skill(here, found)
+
+
+def of_skill(here: Here, one: Skill) -> list[Answer]:
+    """Whether it is in force, and whether its program runs."""
+    answers = [_verdict("skill", one.id, may(None, here, SkillUse(one, "load")))]
+    if one.program:
+        answers.append(_verdict("program", tool_name(one.id), may(None, here, SkillUse(one, "run"))))
+    return answers
+
+
+def tool(here: Here, name: str) -> list[Answer]:
+    """Of a tool, or of a skill's program, by the name that a model calls. Raises `NotThere`."""
+    programs = {tool_name(one.id): one for one in here.library.skills.values() if one.program}
+    if name in programs:
+        answers = [_verdict("program", name, may(None, here, SkillUse(programs[name], "run")))]
+    elif name in {*tool_names(), *here.profile.tools} or COMES_WITH.get(name):
+        answers = [_tool(here, name)]
+    else:
+        raise NotThere(f"there is no tool {name}")
+    profile = here.profile
+    if name in profile.approvals.ask:
+        answers.append(Answer("approval", f"calls of {name}", "ask", here.rule("approvals.ask", name)))
+    return [*answers, Answer("hitl", "every call with an effect asks", _word(here.asks_for_all), _hitl(here))]
+
+
+def person(here: Here, who: str, *, is_paired: bool) -> list[Answer]:
+    """Of `connection/id`: the roles, whether they are answered, and what they may say. Raises `NotThere`."""
+    connection, slash, id_ = who.partition("/")
+    if not (connection and slash and id_):
+        raise NotThere(f"{who} is nobody's id: wanted is CONNECTION/ID, as /role tells each person their own")
+    actor = Actor(id_, connection=connection)
+    return [
+        *(Answer("role", role, "yes", rule) for role, rule in roles_of(here, actor).items()),
+        _verdict("talk", "in the channel", may(actor, here, Talk(is_direct=False))),
+        _verdict("talk", "in direct chats", may(actor, here, Talk(is_direct=True, is_paired=is_paired))),
+        _verdict("approval", "say yes to calls of others", may(actor, here, Approval(SOMEBODY))),
+        _verdict("approval", "say yes to their own calls", may(actor, here, Approval(id_))),
+        *(_verdict("command", f"/{name}", may(actor, here, CommandUse(name))) for name in sorted(COMMANDS)),
+    ]
+
+
+def told(answers: Sequence[Answer]) -> Iterator[str]:
+    """A line each, for a terminal and for the chat."""
+    for one in answers:
+        why = f", {one.reason}" if one.reason not in {"", "allowed"} else ""
+        yield f"{one.kind} {one.subject}: {one.answer}{why} ({one.rule})"
+
+
+def dump(key: ConversationKey, answers: Sequence[Answer]) -> dict[str, Any]:
+    """As JSON."""
+    return {"channel": f"{key.connection}/{key.channel}", "answers": [one.dump() for one in answers]}
+
+
+def _skills(here: Here) -> list[Skill]:
+    """Also those that are off: what a profile does not list is told only to whoever names it."""
+    there = {**here.library.skills, **here.waiting}
+    return [there[key] for key in sorted(there) if here.fits(ids.key(there[key].id))]
+
+
+def _tools(here: Here) -> list[str]:
+    return list(dict.fromkeys([*here.profile.tools, *tool_names()]))
+
+
+def _tool(here: Here, name: str) -> Answer:
+    return _verdict("tool", name, may(None, here, ToolUse(name)))
+
+
+def _verdict(kind: Kind, subject: str, verdict: Verdict) -> Answer:
+    answer = "as data" if verdict.as_data and verdict.allowed else _word(verdict.allowed)
+    return Answer(kind, subject, answer, verdict.rule, verdict.reason)
+
+
+def _word(is_so: bool) -> str:
+    return "yes" if is_so else "no"
+
+
+def _hitl(here: Here) -> str:
+    if not here.is_readable:
+        return "the switches could not be read"
+    return (
+        f"/hitl {here.own.hitl} was said in {here.room}" if here.own.hitl else f"nobody has said /hitl in {here.room}"
+    )

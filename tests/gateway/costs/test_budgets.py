@@ -1,0 +1,199 @@
+"""What may be spent is reserved before it is: whoever asks at once, no limit is passed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from config.limits import Limit
+from config.settings import Price
+from gateway.conversation.key import key_of
+from gateway.costs.budgets import Call, Full, Standing, at_most, renews_at, reserve, standing, to_warn
+from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
+from gateway.costs.spending import spent as spent_of
+from gateway.events import Actor
+from gateway.store import Layout, Store, open_store
+
+ROOM = key_of("slack-main", "C1", "t1")
+NEW_YEAR_MS = 1_798_761_600_000
+"""2027-01-01, midnight in UTC."""
+HERE = Accounts.at(ROOM, Actor("U-ANA", "Ana"), "UTC", NEW_YEAR_MS, "finance")
+DAY = Limit("person", "day", "tokens", 1_000)
+MONTH = Limit("channel", "month", "money", 5_000_000)
+CENTS = Limit("profile", "day", "money", 12_000)
+TURNS = Limit("profile", "day", "turns", 2)
+
+
+def call(name: str = "t1//answer", tokens: int = 400, **more: Any) -> Call:
+    return replace(Call(name, "me", tokens, tokens * 10, 60_000), **more)
+
+
+async def ask(store: Store, one: Call, held_to: Any = (DAY,), accounts: Accounts = HERE) -> Any:
+    return await reserve(store, accounts, held_to, one, conversation_ms=10_000)
+
+
+async def pay(store: Store, one: Call, tokens: int, accounts: Accounts = HERE, **more: Any) -> None:
+    spent = Spent(calls=1, tokens={"fast": Tokens(tokens)}, micros=tokens * 10) if tokens else Spent()
+    await settle(store, Charge(accounts, spent, one.name, one.by), conversation_ms=10_000, **more)
+
+
+async def stands(store: Store, limit: Limit = DAY) -> tuple[int, int]:
+    [one] = await standing(store, HERE, [limit])
+    return one.spent, one.held
+
+
+@pytest.mark.parametrize(
+    ("period", "timezone", "now_ms", "renews"),
+    [
+        ("day", "UTC", NEW_YEAR_MS, "2027-01-02 00:00 +0000"),
+        ("day", "Asia/Shanghai", NEW_YEAR_MS - 1, "2027-01-02 00:00 +0800"),
+        ("month", "UTC", NEW_YEAR_MS - 1, "2027-01-01 00:00 +0000"),
+        (
+            "month",
+            "Europe/Berlin",
+            1_805_932_800_000,
+            "2027-04-01 00:00 +0200",
+        ),  # from March on, over the change of time
+    ],
+)
+def test_it_renews_at_midnight_of_the_channels_time_zone(period: Any, timezone: str, now_ms: int, renews: str) -> None:
+    assert f"{renews_at(period, timezone, now_ms):%Y-%m-%d %H:%M %z}" == renews
+
+
+async def test_what_is_reserved_counts_until_it_is_settled_and_then_what_it_took(store: Store) -> None:
+    assert await ask(store, call()) == {DAY: 0}
+    assert await stands(store) == (0, 400)
+    assert await ask(store, call("t2//answer")) == {DAY: 0}
+    assert await ask(store, call("t3//answer")) == Full(DAY, 0, 800, 400, may_wait=True)
+    await pay(store, call(), 150)
+    assert await stands(store) == (150, 400)
+    assert await ask(store, call("t3//answer")) == {DAY: 150}
+    assert await ask(store, call("t4//answer", 1_001)) == Full(DAY, 150, 800, 1_001, may_wait=False)
+
+
+async def test_it_is_reserved_in_all_accounts_or_in_none(store: Store) -> None:
+    await ask(store, call("t0//answer", 500, micros=4_999_000), [MONTH])
+    assert await ask(store, call(), [MONTH, DAY]) == Full(MONTH, 0, 4_999_000, 4_000, may_wait=True)
+    assert await stands(store) == (0, 0)
+
+
+async def test_of_several_limits_the_one_that_waiting_does_not_help_is_told(store: Store) -> None:
+    await ask(store, call("t0//answer", 500, micros=4_999_000), [MONTH])
+    await pay(store, call("other"), 900)
+    assert await ask(store, call(), [MONTH, DAY]) == Full(DAY, 900, 0, 400, may_wait=False)
+
+
+async def test_whoever_goes_on_replaces_what_the_one_before_had_reserved(store: Store) -> None:
+    """And that one, if it lives after all, gives back nothing that is not its own; what it took was spent all the same."""
+    await ask(store, call(by="dead"))
+    await ask(store, call(by="next", tokens=300))
+    assert await stands(store) == (0, 300)
+    await pay(store, call(by="dead"), 100)
+    assert await stands(store) == (100, 300)
+    await pay(store, call(by="next"), 100)
+    assert await stands(store) == (200, 0)
+
+
+async def test_what_nobody_settles_ends_by_itself(store: Store) -> None:
+    await ask(store, call(ttl_ms=30))
+    await ask(store, call("t2//answer", ttl_ms=60_000))
+    async with asyncio.timeout(5):
+        while await stands(store) != (0, 400):
+            await asyncio.sleep(0.01)
+    assert await ask(store, call("t3//answer", 600)) == {DAY: 0}
+
+
+async def test_what_may_have_been_settled_is_settled_once(store: Store) -> None:
+    await ask(store, call())
+    await pay(store, call(), 150)
+    await pay(store, call(), 150, again=True)
+    assert await stands(store) == (150, 0)
+    await ask(store, call())
+    await pay(store, call(), 50, again=True)
+    assert await stands(store) == (200, 0)
+
+
+async def test_a_turn_counts_once_with_its_first_call_whoever_makes_it(store: Store) -> None:
+    for by in ("dead", "next"):
+        assert isinstance(await ask(store, call(by=by, turn="t1"), [TURNS]), dict)
+    await ask(store, call("t2//answer", turn="t2"), [TURNS])
+    assert await ask(store, call("t3//answer", turn="t3"), [TURNS]) == Full(TURNS, 2, 0, 1, may_wait=False)
+    assert isinstance(await ask(store, call(), [TURNS]), dict), "a further call of a turn is none"
+    assert [one.turns for one in await spent_of(store, [HERE.person_month, HERE.conversation])] == [2, 2]
+
+
+async def test_a_limit_of_an_account_that_there_is_none_of_holds_nobody(store: Store) -> None:
+    nobody = Accounts.at(ROOM, None, "UTC", NEW_YEAR_MS)
+    assert await ask(store, call(tokens=5_000), [DAY], nobody) == {}
+    assert await standing(store, nobody, [DAY, TURNS]) == []
+
+
+async def test_a_warning_is_given_once_and_again_only_by_the_turn_that_gave_it(store: Store) -> None:
+    await pay(store, call(), 900)
+    assert await to_warn(store, HERE, [DAY, MONTH], "t1") == [DAY, MONTH]
+    assert await to_warn(store, HERE, [DAY], "t2") == []
+    assert await to_warn(store, HERE, [DAY], "t1") == [DAY], "its worker died before the answer was written"
+    tomorrow = Accounts.at(ROOM, Actor("U-ANA", "Ana"), "UTC", NEW_YEAR_MS + 86_400_000)
+    assert await to_warn(store, tomorrow, [DAY], "t3") == [DAY]
+
+
+def test_a_call_is_reckoned_by_the_dearest_of_its_prices() -> None:
+    prices = {"fast": Price(input=3, output=15, cache_read=0.3, cache_write=3.75)}
+    assert at_most(1_000, 100, "fast-20270101", prices) == 3_750 + 1_500
+    assert at_most(1_000, 100, "slow", prices) is None
+
+
+async def test_every_key_of_a_reservation_ends_by_itself(store: Store) -> None:
+    await ask(store, call(turn="t1"), [DAY, MONTH, TURNS])
+    left = {key: await store.redis.pttl(key) async for key in store.redis.scan_iter(f"{store.layout.prefix}:*")}
+    assert min(left.values()) > 0, left
+    assert any(key.endswith(b":until") for key in left)
+
+
+Step = tuple[int, int, int, str]
+STEPS = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(1, 600), st.integers(0, 600), st.sampled_from(["pays", "dies", "fails"])),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS, seed=st.integers(0, 2**31))
+async def test_whatever_many_turns_do_at_once_no_limit_is_ever_passed(
+    redis_url: str, layout: Layout, steps: list[Step], seed: int
+) -> None:
+    """Each turn calls, pays less than it reserved, fails, or dies and is taken over; over several connections."""
+    order, held_to = random.Random(seed), [Limit("channel", "month", "tokens", 1_500), DAY, CENTS, TURNS]
+    fresh = replace(layout, prefix=f"{layout.prefix}:{secrets.token_hex(4)}")
+    stores = [open_store(redis_url, fresh, timeout_s=5) for _ in range(3)]
+    seen: list[Standing] = []
+
+    async def one(number: int, turn: int, most: int, took: int, end: str) -> None:
+        where, mine = order.choice(stores), call(f"t{turn}//answer", most, by=f"w{number}", turn=f"t{turn}")
+        told = await ask(where, mine, held_to)
+        seen.extend(await standing(order.choice(stores), HERE, held_to))
+        if not isinstance(told, Full) and end != "dies":
+            await pay(where, mine, min(most, took) if end == "pays" else 0)
+            seen.extend(await standing(order.choice(stores), HERE, held_to))
+
+    async def turn(number: int) -> None:
+        """A conversation has one writer at a time, so the calls of a turn follow each other."""
+        for at, step in enumerate(steps):
+            if step[0] == number:
+                await one(at, *step)
+
+    try:
+        await asyncio.gather(*map(turn, range(6)))
+    finally:
+        for each in stores:
+            await each.close()
+    for now in seen:
+        assert now.spent + now.held <= now.limit.most, now

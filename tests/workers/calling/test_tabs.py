@@ -1,0 +1,312 @@
+"""Before each call of the model what it may cost is reserved; after it, however it ended, what it did cost is settled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.limits import limits
+from config.profiles import Budget
+from gateway.conversation.key import ConversationKey
+from gateway.costs import spending
+from gateway.costs.budgets import standing
+from gateway.costs.spending import Accounts, Spent, Tokens, spent
+from gateway.events import Actor
+from gateway.store import Layout, Unreachable
+from tests.harness.model_replies import calls, fails, says
+from tests.workers.at_desk import WHERE, AtDesk, at_desk
+from workers import turn
+from workers.calling import tabs
+
+MAX = Actor("U-MAX")
+OTHER = ConversationKey("chat", "other", "t")
+ONE = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20}
+SETTINGS = {"model": {"answer_max_tokens": 100, "retry_for_s": 5.0, "prices": {"fake": {"input": 2, "output": 10}}}}
+
+Opened = Callable[..., AbstractAsyncContextManager[AtDesk]]
+
+
+@pytest.fixture
+def desk_with(tmp_path: Path, redis_url: str, layout: Layout) -> Opened:
+    def opened(budget: dict[str, Any] | None, settings: dict[str, Any] = SETTINGS, **profile: Any) -> Any:
+        given = {"tools": ["current_time"], **({"budget": budget} if budget else {}), **profile}
+        return at_desk(tmp_path, redis_url, layout.prefix, profile=given, settings=settings)
+
+    return opened
+
+
+def at(world: AtDesk, where: ConversationKey = WHERE) -> Accounts:
+    return Accounts.at(where, MAX, "UTC", world.desk.mailbox.now_ms(), "default")
+
+
+async def stands(world: AtDesk, budget: dict[str, Any]) -> list[tuple[int, int]]:
+    found = await standing(world.desk.mailbox.store, at(world), limits(Budget.model_validate(budget)))
+    return [(one.spent, one.held) for one in found]
+
+
+async def cost(world: AtDesk) -> Spent:
+    [found] = await spent(world.desk.mailbox.store, [at(world).channel_day])
+    return found
+
+
+def day(**amounts: Any) -> dict[str, Any]:
+    return {"person": {"day": amounts}}
+
+
+async def test_a_question_within_the_budget_is_answered_and_settled(desk_with: Opened) -> None:
+    budget = {**day(tokens=5_000, money=1, turns=3), "profile": {"month": {"tokens": 5_000}}}
+    async with desk_with(budget) as world:
+        script = iter([calls("current_time", usage=ONE), says("Noon.", usage=ONE)])
+        world.model.answer_with(lambda _: next(script))
+        assert await world.ask("what time is it?") == ["Noon."]
+        assert await cost(world) == Spent(1, 2, {"fake": Tokens(20, 10, 200, 40)}, 2 * (2 * 130 + 10 * 5))
+        assert await stands(world, budget) == [(70, 0), (70, 0), (620, 0), (1, 0)]
+
+
+async def test_what_a_call_may_cost_is_reserved_while_it_runs(desk_with: Opened) -> None:
+    hold = asyncio.Event()
+    async with desk_with(day(tokens=5_000)) as world:
+        world.model.answer_with(says("Well.", hold=hold))
+        async with world.busy("hello") as claim:
+            await world.model.until(lambda: world.model.in_flight == 1)
+            [(took, held)] = await stands(world, day(tokens=5_000))
+            assert took == 0
+            assert held > 100 + 50, "the output limit, and what the request is reckoned at"
+            hold.set()
+            async with asyncio.timeout(5):
+                while not claim.lost:
+                    await asyncio.sleep(0.01)
+        assert await stands(world, day(tokens=5_000)) == [(15, 0)]
+
+
+async def test_at_the_end_it_says_what_is_used_up_by_which_limit_and_when_it_renews(
+    desk_with: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with desk_with(day(turns=1), timezone="Asia/Shanghai") as world:
+        assert (await world.ask("hello"))[0].startswith("Well.")
+        with caplog.at_level("INFO"):
+            [told] = await world.ask("and now?")
+        assert "your budget of today is used up: 1 of 1 questions are spent" in told
+        assert "It renews at 20" in told
+        assert "00:00 (Asia/Shanghai)" in told
+        assert len(world.model.asked) == 1
+        *_, call, dropped, reply = await world.history()
+        assert (call.type, dropped.type, dropped.data["why"]) == ("call", "dropped", "budget")
+        assert reply.data["notice"]
+        assert reply.data["rule"] == "profiles/default.yaml line 4: budget.person.day.turns"
+        assert [vars(one)["fields"]["rule"] for one in caplog.records if one.getMessage() == "turn ended"] == [
+            reply.data["rule"]
+        ]
+        [why] = await world.ask("/why")
+        assert reply.data["rule"] in why
+        assert (await cost(world)).turns == 1, "one that was refused is none"
+
+
+async def test_a_tool_runs_to_its_end_and_the_next_call_is_not_made(desk_with: Opened) -> None:
+    """The check is before the model: nothing that was begun stays half done, and the history is whole."""
+    budget = day(tokens=3_000)
+    async with desk_with(budget) as world:
+        world.model.answer_with(calls("current_time", usage={"input_tokens": 2_900, "output_tokens": 50}))
+        [told] = await world.ask("what time is it?")
+        assert "2,950 of 3,000 tokens are spent" in told
+        kinds = [one.type for one in await world.history()]
+        assert kinds[-4:] == ["tool_result", "call", "dropped", "reply"]
+        assert len(world.model.asked) == 1
+        assert await stands(world, budget) == [(2_950, 0)]
+
+
+async def test_an_answer_that_breaks_off_has_cost_what_came_of_it(desk_with: Opened) -> None:
+    async with desk_with(day(tokens=5_000)) as world:
+        script = iter([says("x" * 700, end_after_events=4, usage=ONE), says("Well.", usage=ONE)])
+        world.model.answer_with(lambda _: next(script))
+        assert await world.ask("hello") == ["Well."]
+        assert (await cost(world)).tokens == {"fake": Tokens(20, 200 + 5, 200, 40)}
+        assert await stands(world, day(tokens=5_000)) == [(20 + 205 + 40, 0)]
+
+
+async def test_one_that_was_refused_has_cost_nothing_and_is_reserved_once(desk_with: Opened) -> None:
+    async with desk_with(day(tokens=1_500)) as world:
+        script = iter([fails(529), fails(529), says("Well.", usage=ONE)])
+        world.model.answer_with(lambda _: next(script))
+        assert await world.ask("hello") == ["Well."]
+        assert (await cost(world)).calls == 1
+        assert await stands(world, day(tokens=1_500)) == [(35, 0)]
+
+
+async def test_one_that_somebody_stops_has_cost_what_came_of_it(desk_with: Opened) -> None:
+    async with desk_with(day(tokens=5_000)) as world:
+        world.model.answer_with(says("x" * 700, stall_after_events=3, usage=ONE))
+        async with world.busy("hello") as claim:
+            await world.model.until(lambda: world.model.in_flight == 1)
+            await asyncio.sleep(0.2)
+            assert await world.say("/stop") == "new"
+            claim.news.set()
+            async with asyncio.timeout(5):
+                while not claim.lost:
+                    await asyncio.sleep(0.01)
+        assert (await cost(world)).tokens == {"fake": Tokens(10, 200, 100, 20)}
+        assert await stands(world, day(tokens=5_000)) == [(230, 0)]
+
+
+async def test_the_fallback_model_is_reserved_by_its_own_price(desk_with: Opened) -> None:
+    prices = {"fake": {"input": 0, "output": 0}, "spare": {"input": 1_000, "output": 1_000}}
+    settings = {"model": {**SETTINGS["model"], "retry_for_s": 0.0, "prices": prices}}
+    async with desk_with(day(money=0.1), settings, fallback_model="spare") as world:
+        world.model.answer_with(lambda asked: fails(529) if asked.request["model"] == "fake" else says("Well."))
+        [told] = await world.ask("hello")
+        assert "0.00 of 0.10 USD are spent" in told
+        assert {one.request["model"] for one in world.model.asked} == {"fake"}
+
+
+async def test_a_model_without_a_price_is_not_asked_under_a_budget_in_money(desk_with: Opened) -> None:
+    async with desk_with(day(money=5), {"model": {"prices": {"other": {"input": 1, "output": 1}}}}) as world:
+        [told] = await world.ask("hello")
+        assert "can't ask the model fake here" in told
+        assert world.model.asked == []
+        assert (await world.history())[-1].data["rule"].endswith("budget.person.day.money")
+
+
+async def test_a_worker_that_dies_leaves_nothing_that_counts_twice(desk_with: Opened) -> None:
+    hold = asyncio.Event()
+    async with desk_with(day(tokens=5_000, turns=3)) as world:
+        world.model.answer_with(says("Well.", hold=hold))
+        async with world.busy("hello") as claim:
+            await world.model.until(lambda: world.model.in_flight == 1)
+            before = await stands(world, day(tokens=5_000, turns=3))
+        mailbox = world.desk.mailbox
+        await mailbox.hand_over(claim)
+        [claim] = (await mailbox.claim(0, "w2", 1)).grants
+        attending = asyncio.create_task(world.desk.attend(claim, lambda: 0))
+        await world.model.until(lambda: len(world.model.asked) == 2)
+        assert await stands(world, day(tokens=5_000, turns=3)) == before
+        hold.set()
+        await attending
+        assert world.room.sent == ["Well."]
+        assert await stands(world, day(tokens=5_000, turns=3)) == [(15, 0), (1, 0)]
+
+
+async def test_near_the_end_it_is_said_once_with_the_answer(desk_with: Opened) -> None:
+    budget = {**day(tokens=10_000), "warn_at": 0.5}
+    async with desk_with(budget) as world:
+        world.model.answer_with(says("Well.", usage={"input_tokens": 2_995, "output_tokens": 5}))
+        assert await world.ask("one") == ["Well."]
+        [told] = await world.ask("two")
+        assert told.startswith("Well.\n\n(Of your budget of today, 6,000 of 10,000 tokens are spent. It renews at 20")
+        assert await world.ask("three") == ["Well."]
+        assert not any("Of your" in one.data.get("text", "") for one in await world.history() if one.type == "answer")
+
+
+async def test_what_all_channels_of_a_profile_spend_counts_together(desk_with: Opened) -> None:
+    async with desk_with({"profile": {"day": {"turns": 1}}}) as world:
+        assert (await world.ask("hello"))[0].startswith("Well.")
+        [told] = await world.ask("hello", OTHER, actor=Actor("U-ANA"))
+        assert "the budget of today that this channel shares with others is used up" in told
+
+
+async def test_a_call_waits_for_what_others_have_reserved_and_may_not_need(
+    desk_with: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tabs, "PAUSE_S", 0.01)
+    hold = asyncio.Event()
+    async with desk_with(day(tokens=700)) as world:
+        world.model.answer_with(says("Well.", hold=hold))
+        async with world.busy("hello") as claim:
+            await world.model.until(lambda: world.model.in_flight == 1)
+            assert await world.say("hello", OTHER) == "new"
+            other = asyncio.create_task(world.work())
+            await asyncio.sleep(0.1)
+            assert len(world.model.asked) == 1
+            hold.set()
+            await other
+            async with asyncio.timeout(5):
+                while not claim.lost:
+                    await asyncio.sleep(0.01)
+        assert world.room.sent == ["Well.", "Well."]
+
+
+async def test_and_says_so_where_that_takes_too_long(desk_with: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabs, "PAUSE_S", 0.01)
+    monkeypatch.setattr(tabs, "WAIT_S", 0.05)
+    hold = asyncio.Event()
+    async with desk_with(day(tokens=700)) as world:
+        world.model.answer_with(says("Well.", hold=hold))
+        async with world.busy("hello"):
+            await world.model.until(lambda: world.model.in_flight == 1)
+            [told] = await world.ask("hello", OTHER)
+            assert "reserved for answers under way" in told
+
+
+async def test_the_steps_of_a_plan_are_held_to_it_and_the_turn_ends_as_a_whole(desk_with: Opened) -> None:
+    plan = '{"steps": [{"id": "a", "task": "look"}, {"id": "b", "task": "read"}]}'
+    async with desk_with(day(tokens=2_500)) as world:
+        script = iter([says(plan, usage={"input_tokens": 2_400, "output_tokens": 10})])
+        world.model.answer_with(lambda _: next(script))
+        [*_, told] = await world.ask("/plan look and read")
+        assert "your budget of today is used up: 2,410 of 2,500 tokens" in told
+        assert len(world.model.asked) == 1
+        assert await stands(world, day(tokens=2_500)) == [(2_410, 0)]
+
+
+async def test_compacting_is_held_to_it_too(desk_with: Opened) -> None:
+    async with desk_with(day(tokens=5_000), context={"keep_messages": 1}) as world:
+        world.model.answer_with(says("Well.", usage={"input_tokens": 1_500, "output_tokens": 5}))
+        for said in ("one", "two", "three"):
+            await world.ask(said)
+        asked = len(world.model.asked)
+        [told] = await world.ask("/compact")
+        assert "is used up: 4,515 of 5,000 tokens" in told
+        assert len(world.model.asked) == asked
+
+
+async def test_without_a_budget_nothing_is_reserved(desk_with: Opened) -> None:
+    hold = asyncio.Event()
+    async with desk_with(None) as world:
+        world.model.answer_with(says("Well.", hold=hold))
+        store = world.desk.mailbox.store
+        async with world.busy("hello"):
+            await world.model.until(lambda: world.model.in_flight == 1)
+            assert [key async for key in store.redis.scan_iter(f"{store.layout.spent_root}:*")] == []
+
+
+async def test_a_settlement_that_nobody_heard_of_is_made_once_more_and_counts_once(
+    desk_with: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, lost = spending.settle, iter([True])
+    monkeypatch.setattr(turn, "SETTLE_PAUSE_S", 0.01)
+
+    async def settle(*what: Any, **how: Any) -> None:
+        await real(*what, **how)
+        if next(lost, False):
+            raise Unreachable("nobody heard")
+
+    monkeypatch.setattr(spending, "settle", settle)
+    async with desk_with(day(tokens=5_000)) as world:
+        assert await world.ask("hello") == ["Well."]
+        assert await stands(world, day(tokens=5_000)) == [(15, 0)]
+
+
+@pytest.mark.parametrize("budget", [None, {**day(tokens=5_000, turns=9), "warn_at": 1}])
+async def test_reserving_and_settling_are_no_ways_of_their_own(
+    desk_with: Opened, monkeypatch: pytest.MonkeyPatch, budget: dict[str, Any] | None
+) -> None:
+    """They travel with what is written anyhow: a turn of two calls goes to the server as often as without a budget."""
+    async with desk_with(budget) as world:
+        script = iter([says("Hello."), calls("current_time", usage=ONE), says("Noon.", usage=ONE)])
+        world.model.answer_with(lambda _: next(script))
+        await world.ask("hello")
+        line: Any = type(world.desk.mailbox.store._line)
+        real, sent = line.send, []
+
+        def send(self: Any, asked: Any) -> None:
+            sent.append([one.script.name for one in asked])
+            real(self, asked)
+
+        monkeypatch.setattr(line, "send", send)
+        assert await world.ask("what time is it?") == ["Noon."]
+        ours = [names for names in sent if {"reserve", "spend"} & set(names)]
+        assert ours == [["reserve", "append"], ["spend", "append"]] * 2 if budget else [["spend", "append"]] * 2

@@ -1,0 +1,1 @@
+"""What the model is sent: read from the records, offered, loaded, and made to fit."""

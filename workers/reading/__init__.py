@@ -1,0 +1,1 @@
+"""What people attach and pages hold, made readable."""

@@ -1,0 +1,1 @@
+"""What goes out to people: rows of the outbox, growing answers, cards, and the links in them."""
