@@ -21,7 +21,6 @@ from skills.folders import Skill
 from skills.runs import Limits, Output, Stopped
 from skills.sandbox import Cage, Found, Job
 
-"""How deep a result may be nested."""
 MASKED_MIN: Final = 4
 
 

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
-from config.limits import Limit, counts_profile
+from config.limits import Limit
 from config.profiles import Profile
 from config.settings import Language
 from gateway.approvals.waited import waited_ms
@@ -170,9 +170,7 @@ class Turn:
     @property
     def accounts(self) -> Accounts:
         """Where it goes what this turn spends now."""
-        profile = self.profile
-        together = profile.name if counts_profile(profile.budget) else ""
-        return Accounts.at(self.stored.key, self.actor, profile.timezone, self.now_ms(), together)
+        return Accounts.under(self.profile, self.stored.key, self.actor, self.now_ms())
 
     def now_ms(self) -> int:
         """The server's time."""

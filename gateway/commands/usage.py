@@ -4,7 +4,7 @@ and how far the limits that hold here are used.
 
 from __future__ import annotations
 
-from config.limits import counts_profile, limits
+from config.limits import limits
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.conversation.turns import last_turn
 from gateway.costs.budget_words import of_standing
@@ -21,8 +21,7 @@ async def run(said: Said) -> Done:
     event, loaded = said.event, said.outside.loaded
     key = event.conversation
     profile = loaded.profile_for(key.connection, key.channel)
-    together = profile.name if counts_profile(profile.budget) else ""
-    accounts = Accounts.at(key, event.actor, profile.timezone, said.now_ms, together)
+    accounts = Accounts.under(profile, key, event.actor, said.now_ms)
     named = {
         "conversation": accounts.conversation,
         "your_day": accounts.person_day,

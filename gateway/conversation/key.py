@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -61,6 +62,11 @@ def of_parts(parts: Sequence[str | None]) -> ConversationKey:
     """The key whose `parts()` these are. Raises `ValueError`."""
     connection, channel, thread, user = parts
     return key_of(connection or "", channel or "", thread, user)
+
+
+def person_hash(connection: str, person: str) -> str:
+    """A person's name in keys that tell nobody who it is: 32 hexadecimal digits. An id of one platform is nobody on another."""
+    return hashlib.sha256(json.dumps([connection, person]).encode()).hexdigest()[:32]
 
 
 def _digest(*parts: str | None) -> str:

@@ -1,22 +1,24 @@
-"""Rates: how many messages of a person, and of a channel, are taken in a minute, by all gateways together.
+"""Rates: how many messages of a person, of a channel, or of a bot are taken in a minute, by all gateways together.
 
-One script looks at both and counts in both, or in none. What is more is told once a minute, by whoever was the first.
+One script looks at all that are concerned and counts in all, or in none. What is more is told once a minute, by whoever was
+the first.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from config.profiles import Rate
+from gateway.conversation.key import person_hash
 from gateway.events import Event
 from gateway.store import GO_ON_WHEN_FULL, Script, Store
 
 WINDOW_MS: Final = 60_000
 
-TAKE: Final = Script(
+_TAKE: Final = Script(
     "rate",
     GO_ON_WHEN_FULL
     + """
@@ -64,19 +66,25 @@ async def take(store: Store, event: Event, rate: Rate) -> Over | None:
     key = event.conversation
     limits: list[tuple[Literal["person", "channel"], str, int]] = []
     if rate.person_per_minute and event.actor.id:
-        limits.append(("person", json.dumps([key.connection, event.actor.id]), rate.person_per_minute))
+        limits.append(("person", person_hash(key.connection, event.actor.id), rate.person_per_minute))
     if rate.channel_per_minute:
         limits.append(("channel", key.channel_id, rate.channel_per_minute))
     if not limits:
         return None
-    flat = [text for scope, name, most in limits for text in (f"{scope}:{_hash(name)}", most)]
     message = event.group or event.dedupe_keys[-1]  # an album is one message
-    place, is_first = await store.run(TAKE, store.layout.rates_root, _hash(f"{key.id} {message}"), WINDOW_MS, *flat)
-    if not place:
+    named = hashlib.sha256(f"{key.id} {message}".encode()).hexdigest()[:32]
+    counted = [(f"{scope}:{name}", most) for scope, name, most in limits]
+    full = await count(store, store.layout.rates_root, named, counted)
+    if full is None:
         return None
-    scope, _, most = limits[(place - 3) // 2]
-    return Over(scope, most, bool(is_first))
+    scope, _, most = limits[full[0]]
+    return Over(scope, most, full[1])
 
 
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+async def count(store: Store, root: str, message: str, limits: Sequence[tuple[str, int]]) -> tuple[int, bool] | None:
+    """Count a message in accounts that may have so many in a minute, each once. None: it is counted in all of them; else which
+    one is full, and whether nobody was told in this minute. Raises `Unreachable`.
+    """
+    flat = [text for one in limits for text in one]
+    place, is_first = await store.run(_TAKE, root, message, WINDOW_MS, *flat)
+    return ((place - 3) // 2, bool(is_first)) if place else None

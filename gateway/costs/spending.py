@@ -7,7 +7,6 @@ Each account is one hash; one script adds to all that something goes to, and giv
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +15,10 @@ from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from config.limits import Period, Scope, price_of
+from config.limits import Period, Scope, counts_profile, price_of
+from config.profiles import Profile
 from config.settings import Price
-from gateway.conversation.key import ConversationKey
+from gateway.conversation.key import ConversationKey, person_hash
 from gateway.conversation.records import Record
 from gateway.events import Actor
 from gateway.store import GO_ON_WHEN_FULL, Script, Store, reading
@@ -159,8 +159,7 @@ class Accounts:
         day, month = f"{now:%Y-%m-%d}", f"{now:%Y-%m}"
         names, labels = {"channel": f"channel:{key.channel_id}"}, {"channel": [key.connection, key.channel]}
         if actor is not None and actor.id:
-            who = json.dumps([key.connection, actor.id]).encode()  # an id of one platform is nobody on another
-            names["person"] = f"person:{hashlib.sha256(who).hexdigest()[:32]}"
+            names["person"] = f"person:{person_hash(key.connection, actor.id)}"
             labels["person"] = [key.connection, actor.id, actor.name]
         if profile:
             names["profile"], labels["profile"] = f"profile:{profile}", [profile]
@@ -172,13 +171,15 @@ class Accounts:
         told = {scope: json.dumps(label, ensure_ascii=False) for scope, label in labels.items()}
         return cls(f"c:{key.id}", **dated, labels=told)
 
+    @classmethod
+    def under(cls, profile: Profile, key: ConversationKey, actor: Actor | None, now_ms: int) -> Accounts:
+        """Those that the profile's limits are about, and all that is counted besides."""
+        together = profile.name if counts_profile(profile.budget) else ""
+        return cls.at(key, actor, profile.timezone, now_ms, together)
+
     def of(self, scope: Scope, period: Period) -> str:
         """Empty: there is none."""
         return str(getattr(self, f"{scope}_{period}"))
-
-    def kept(self, conversation_ms: int) -> list[tuple[str, int]]:
-        """Each, with its time in milliseconds."""
-        return [(name, keep_ms) for name, keep_ms, *_ in self.listed(conversation_ms)]
 
     def listed(self, conversation_ms: int) -> list[tuple[str, int, str, str]]:
         """Each with its time in milliseconds, the day or month that it is listed under, and whose it is."""
@@ -203,11 +204,6 @@ class Charge:
     """The name of the reservation; empty: none was made."""
     by: str = ""
     """Who made it: another one's is left as it is."""
-
-
-async def add(store: Store, accounts: Accounts, spent: Spent, *, conversation_ms: int) -> None:
-    """To all of them, or to none. What a conversation has spent is kept for `conversation_ms`. Raises `Unreachable`."""
-    await settle(store, Charge(accounts, spent), conversation_ms=conversation_ms)
 
 
 async def settle(store: Store, charge: Charge, *, conversation_ms: int, again: bool = False) -> None:

@@ -5,14 +5,13 @@ Slack says it with each message, and with no slash command and no button. Whom n
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
+from gateway.conversation.key import person_hash
 from gateway.events import Event
 from gateway.platforms import Adapter
 from gateway.store import GO_ON_WHEN_FULL, Script, Store
@@ -64,7 +63,7 @@ class Guests:
         for event in events:
             actor = event.actor
             if event.kind == "message" and actor.id and not actor.is_bot and actor.is_guest is not None:
-                await self._remember(_person(event), is_guest=actor.is_guest)
+                await self._remember(person_hash(event.conversation.connection, actor.id), is_guest=actor.is_guest)
 
     async def _remember(self, person: str, *, is_guest: bool) -> None:
         noted_s, now_s = self._members.pop(person, None), time.monotonic()
@@ -77,7 +76,7 @@ class Guests:
                 self._members.popitem(last=False)
 
     async def _recognized(self, adapter: Adapter, event: Event) -> Event:
-        actor, person = event.actor, _person(event)
+        actor, person = event.actor, person_hash(event.conversation.connection, event.actor.id)
         if actor.is_guest is not None:
             return event
         asked, told = await self._store.run(_KNOWN, self._store.layout.guests_root, person)
@@ -91,8 +90,3 @@ class Guests:
 
     async def _note(self, how: Literal["told", "asked"], person: str, is_guest: bool, keep_s: int) -> None:
         await self._store.run(_REMEMBER, self._store.layout.guests_root, how, person, int(is_guest), keep_s)
-
-
-def _person(event: Event) -> str:
-    named = json.dumps([event.conversation.connection, event.actor.id])
-    return hashlib.sha256(named.encode()).hexdigest()[:32]

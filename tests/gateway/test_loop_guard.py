@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.conversation.key import ConversationKey
+from gateway.costs.rates import WINDOW_MS
 from gateway.events import Actor, Event
-from gateway.loop_guard import WINDOW_MS, may_pass
+from gateway.loop_guard import may_pass
 from gateway.store import Store, Unreachable, open_store
 
 ROOM = ConversationKey("slack", "C1", "T1:1")

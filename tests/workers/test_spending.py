@@ -27,7 +27,7 @@ async def world(tmp_path: Path, redis_url: str, layout: Layout) -> AsyncIterator
 async def so_far(world: AtDesk) -> Spent:
     mailbox = world.desk.mailbox
     accounts = Accounts.at(WHERE, MAX, "UTC", mailbox.now_ms())
-    kept = await spent(mailbox.store, [name for name, _ in accounts.kept(0)])
+    kept = await spent(mailbox.store, [name for name, *_ in accounts.listed(0)])
     assert kept == [kept[0]] * 5
     return kept[0]
 

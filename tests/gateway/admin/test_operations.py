@@ -8,7 +8,7 @@ import pytest
 from gateway.admin.operations import operations
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
-from gateway.costs.spending import Accounts, Spent, Tokens, add
+from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
 from gateway.events import Event
 from gateway.shelf.audit import streams
 from gateway.shelf.outcomes import Refusal
@@ -239,7 +239,7 @@ async def test_an_owner_sees_all_and_switches_for_the_whole_organisation(there: 
 async def test_spending_is_told_by_channel(there: Admins) -> None:
     store = there.house.store
     accounts = Accounts.at(OPS, None, "Asia/Shanghai", there.house.mailbox.now_ms())
-    await add(store, accounts, Spent(1, 2, {"m": Tokens(10, 5, 30)}), conversation_ms=1_000)
+    await settle(store, Charge(accounts, Spent(1, 2, {"m": Tokens(10, 5, 30)})), conversation_ms=1_000)
     rows = {one.channel: one for one in (await there.do("spending.list")).channels}
     assert (rows[ROOM].day.turns, rows[ROOM].month.input_tokens, rows[ROOM].day.output_tokens) == (1, 40, 5)
     assert rows[OTHER_ROOM].month.turns == 0

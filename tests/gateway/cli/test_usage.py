@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gateway.costs.spending import Accounts, Spent, Tokens, add
+from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
 from gateway.store import Store
 from tests.gateway.cli.test_acts import Typed, typed, world  # noqa: F401
 from tests.gateway.commands.world import ANA, DEV, MAX, OPS
@@ -20,7 +20,7 @@ async def spent(store: Store) -> None:
     now_ms = int(time.time() * 1000)
     for key, actor, tokens in ((OPS, MAX, BOTH), (DEV, ANA, {"fast": Tokens(7)})):
         accounts = Accounts.at(key, actor, "UTC", now_ms)
-        await add(store, accounts, Spent(1, 2, tokens, 2_500_000), conversation_ms=10_000)
+        await settle(store, Charge(accounts, Spent(1, 2, tokens, 2_500_000)), conversation_ms=10_000)
 
 
 @pytest.mark.usefixtures("spent")

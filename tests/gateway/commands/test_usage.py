@@ -7,7 +7,7 @@ from pathlib import Path
 from config.limits import Limit
 from gateway.conversation.records import Record
 from gateway.costs.budgets import Call, reserve
-from gateway.costs.spending import Accounts, Spent, Tokens, add
+from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
 from gateway.store import Store
 from tests.gateway.commands.world import ANA, MAX, NOW_MS, OPS, PROFILE, World
 
@@ -35,7 +35,7 @@ def turn(usage: int, name: str = "t") -> list[Record]:
 
 async def spend(store: Store, *, who: str = "U-MAX") -> None:
     actor = MAX if who == MAX.id else ANA
-    await add(store, Accounts.at(OPS, actor, "Asia/Shanghai", NOW_MS), SPENT, conversation_ms=10_000)
+    await settle(store, Charge(Accounts.at(OPS, actor, "Asia/Shanghai", NOW_MS), SPENT), conversation_ms=10_000)
 
 
 async def test_of_what_and_by_whom(world: World, store: Store) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.conversation.key import key_of
 from gateway.costs.ledger import Line, dates, ledger
-from gateway.costs.spending import Accounts, Spent, Tokens, add
+from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
 from gateway.events import Actor
 from gateway.store import Store
 
@@ -16,7 +16,7 @@ NEW_YEAR_MS = 1_798_761_600_000
 async def spend(store: Store, who: str, tokens: int, at_ms: int = NEW_YEAR_MS, profile: str = "") -> Spent:
     spent = Spent(1, 2, {"fast": Tokens(tokens)}, tokens * 3)
     accounts = Accounts.at(ROOM, Actor(who, who.title()), "UTC", at_ms, profile)
-    await add(store, accounts, spent, conversation_ms=10_000)
+    await settle(store, Charge(accounts, spent), conversation_ms=10_000)
     return spent
 
 

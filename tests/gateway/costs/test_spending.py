@@ -10,7 +10,7 @@ import pytest
 from config.settings import Price
 from gateway.conversation.key import key_of
 from gateway.conversation.records import Record
-from gateway.costs.spending import Accounts, Spent, Tokens, add, cost, spent
+from gateway.costs.spending import Accounts, Charge, Spent, Tokens, cost, settle, spent
 from gateway.events import Actor
 from gateway.store import Store
 
@@ -46,14 +46,14 @@ def test_accounts_are_of_one_person_on_one_platform_and_of_one_room() -> None:
 
 
 async def test_what_is_added_by_many_at_once_is_all_there(store: Store) -> None:
-    await asyncio.gather(*(add(store, at(), SOME, conversation_ms=10_000) for _ in range(20)))
+    await asyncio.gather(*(settle(store, Charge(at(), SOME), conversation_ms=10_000) for _ in range(20)))
     month, person = await spent(store, [at().channel_month, at().person_day])
     assert month == person == Spent(20, 40, {"fast": Tokens(200, 100, 2_000, 140)})
 
 
 async def test_another_day_is_another_account_of_the_same_month(store: Store) -> None:
     for later_ms in (0, 86_400_000):
-        await add(store, at(NEW_YEAR_MS + later_ms), SOME, conversation_ms=10_000)
+        await settle(store, Charge(at(NEW_YEAR_MS + later_ms), SOME), conversation_ms=10_000)
     day, month, conversation, nobody = await spent(
         store, [at().channel_day, at().channel_month, at().conversation, at(actor=Actor("U-LI")).person_day]
     )
@@ -61,7 +61,7 @@ async def test_another_day_is_another_account_of_the_same_month(store: Store) ->
 
 
 async def test_every_account_ends_by_itself(store: Store) -> None:
-    await add(store, at(), SOME, conversation_ms=10_000)
+    await settle(store, Charge(at(), SOME), conversation_ms=10_000)
     left = [await store.redis.pttl(key) async for key in store.redis.scan_iter(f"{store.layout.prefix}:*")]
     assert len(left) == 5 + 2, "the accounts, and the lists of those of the day and of the month"
     assert min(left) > 0

@@ -12,7 +12,7 @@ from gateway.approvals.asked import announce
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.costs.budgets import Call, reserve
-from gateway.costs.spending import Accounts, Spent, Tokens, add
+from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
 from gateway.events import Actor
 from gateway.listening import HOLD
 from tests.gateway.admin.world import Admins
@@ -169,7 +169,7 @@ async def _spend(there: Admins, now_ms: int) -> None:
             getattr(tokens, kind) * price.of(kind) for kind in ("input", "output", "cache_read", "cache_write")
         )
         one = Spent(turns, 3 * turns, {model: tokens}, round(micros))
-        await add(store, accounts, one, conversation_ms=86_400_000)
+        await settle(store, Charge(accounts, one), conversation_ms=86_400_000)
     profile = there.loaded.profile_for(THREAD.connection, THREAD.channel)
     accounts = Accounts.at(THREAD, MAX, profile.timezone, now_ms, profile.name)
     call = Call("next", "worker", 12_000, 90_000, 60_000)
