@@ -256,6 +256,19 @@ def fits(connection: str, pattern: str) -> bool:
     return bool(star) and fnmatchcase(connection, f"{begin}*")
 
 
+def profiles_of(rules: Sequence[ChannelRule], connection: str) -> list[str]:
+    """The names of the profiles that rooms of a connection may have, each once."""
+    found: list[str] = []
+    for rule in rules:
+        if fits(connection, rule.match):
+            found.append(rule.profile)
+            if rule.match.endswith("*") and fnmatchcase(f"{connection}/", rule.match):
+                break  # no room is left for those below
+    else:
+        found.append(DEFAULT)
+    return list(dict.fromkeys(found))
+
+
 def profile_for(rules: Sequence[ChannelRule], connection: str, channel: str) -> str:
     """The name of a room's profile. `*` in a pattern fits anything, the slash too; letters are compared exactly."""
     room = f"{connection}/{channel}"

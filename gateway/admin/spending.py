@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import date as date_
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
-from config.limits import MICROS, Scope, counts_profile, limits
+from config.limits import MICROS, Scope, limits
+from config.profiles import Profile, profiles_of
 from config.rules import rule_of
 from gateway.admin.operations import SOMEWHERE, Anywhere, Input, Nothing, Result, operation
 from gateway.admin.visits import Visit
+from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.rooms import Rooms
-from gateway.costs.budgets import renews_at, standing
+from gateway.costs.budgets import Standing, renews_at, standing
 from gateway.costs.ledger import dates, ledger
 from gateway.costs.spending import Accounts, Spent, Tokens, cost, spent
+from gateway.events import Actor
 from skills.visible import one_line
 
 LISTED_MAX: Final = 500
+ASKED_AT_ONCE: Final = 200
+"""Accounts that travel to Redis together."""
 
 
 class Amount(Result):
@@ -179,21 +187,24 @@ def _sum(all_: Iterable[Spent]) -> Spent:
 
 
 class BudgetRow(Result):
-    """How far a limit of a channel, or of all channels of a profile together, is used."""
+    """How far a limit is used: of a person, of a channel, or of all channels of a profile together."""
 
     whose: str
-    """`connection/channel`, or the profile's name."""
+    """`connection/id` of a person, `connection/channel`, or the profile's name."""
+    name: str
+    """Of a person, as the platform told it."""
     scope: Scope
     period: Literal["day", "month"]
     unit: Literal["tokens", "money", "turns"]
     spent: float
     held: float
     """Reserved for calls that are under way."""
+    left: float
     most: float
     rule: str
     """The line that says so."""
     renews: str
-    """When, by the channel's time zone."""
+    """When, by the profile's time zone."""
 
 
 class Budgets(Result):
@@ -201,41 +212,84 @@ class Budgets(Result):
     """Those that are used most first."""
     currency: str
     is_whole: bool
-    """Whether these are of all channels; there may be too many to tell."""
+    """Whether these are of all channels and persons; there may be too many to tell."""
 
 
 @operation(SOMEWHERE)
 async def budgets(visit: Visit, given: Nothing) -> Budgets:
-    """The budgets of the channels that you look after, and how far they are used."""
+    """Budgets of the channels that you look after, of all persons for owners and the operator, and how far they are used."""
     del given
     found = await visit.rooms()
+    asked, is_whole = [_Asked(visit.loaded.profile_for(one.connection, one.channel), one) for one in found.keys], True
+    if visit.sees_all:
+        of_persons, is_whole = await _persons(visit)
+        asked += of_persons
     rows: dict[tuple[str, str], BudgetRow] = {}
-    for key in found.keys:
-        for one in await _budgets(visit, key):
-            rows[one.whose, f"{one.scope} {one.period} {one.unit}"] = one
+    for at in range(0, len(asked), ASKED_AT_ONCE):
+        some = asked[at : at + ASKED_AT_ONCE]
+        for one, standings in zip(some, await asyncio.gather(*(_stands(visit, one) for one in some)), strict=True):
+            for now in standings:
+                row = _row(visit, one, now)
+                rows[row.whose, f"{row.rule} {row.scope} {row.period} {row.unit}"] = row
     ordered = sorted(rows.values(), key=lambda one: -(one.spent + one.held) / (one.most or 1))
-    return Budgets(rows=ordered, currency=visit.loaded.settings.model.currency, is_whole=found.is_whole)
+    return Budgets(rows=ordered, currency=visit.loaded.settings.model.currency, is_whole=found.is_whole and is_whole)
 
 
-async def _budgets(visit: Visit, key: ConversationKey) -> list[BudgetRow]:
-    profile = visit.loaded.profile_for(key.connection, key.channel)
-    held_to = [one for one in limits(profile.budget) if one.scope != "person"]
-    together = profile.name if counts_profile(profile.budget) else ""
-    accounts = Accounts.at(key, None, profile.timezone, visit.at_ms, together)
-    rows = []
-    for one in await standing(visit.house.store, accounts, held_to):
-        limit, size = one.limit, MICROS if one.limit.unit == "money" else 1
-        rows.append(
-            BudgetRow(
-                whose=profile.name if limit.scope == "profile" else f"{key.connection}/{key.channel}",
-                scope=limit.scope,
-                period=limit.period,
-                unit=limit.unit,
-                spent=one.spent / size,
-                held=one.held / size,
-                most=limit.most / size,
-                rule=rule_of(visit.loaded, profile, limit.key, ""),
-                renews=f"{renews_at(limit.period, profile.timezone, visit.at_ms):%Y-%m-%d %H:%M} {profile.timezone}",
-            )
-        )
-    return rows
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Whose limits are looked at: a person's, or else a room's and its profile's."""
+
+    profile: Profile
+    room: ConversationKey
+    """Of a person: any of the connection, for a person is one in all of them."""
+    person: Actor | None = None
+
+
+async def _persons(visit: Visit) -> tuple[list[_Asked], bool]:
+    """Those who spent something in this month, under each profile of their connection that has a limit for persons; and whether
+    these are all.
+    """
+    under: dict[str, list[tuple[str, Profile]]] = {}
+    for connection in (PAGE[0], *visit.loaded.settings.connections):
+        for name in profiles_of(visit.loaded.settings.channels, connection):
+            profile = visit.loaded.profiles[name]
+            if any(one.scope == "person" for one in limits(profile.budget)):
+                under.setdefault(_month(profile, visit.at_ms), []).append((connection, profile))
+    asked: list[_Asked] = []
+    is_whole = True
+    for month, places in under.items():
+        lines = await ledger(visit.house.store, "person", month)
+        is_whole = is_whole and len(lines) <= LISTED_MAX
+        for line in lines[:LISTED_MAX]:
+            connection, _, id_ = line.who.partition("/")
+            room = ConversationKey(connection, "*")
+            asked += [_Asked(one, room, Actor(id_, line.name)) for where, one in places if where == connection]
+    return asked, is_whole
+
+
+def _month(profile: Profile, now_ms: int) -> str:
+    return f"{datetime.fromtimestamp(now_ms / 1000, ZoneInfo(profile.timezone)):%Y-%m}"
+
+
+async def _stands(visit: Visit, asked: _Asked) -> list[Standing]:
+    held_to = [one for one in limits(asked.profile.budget) if (one.scope == "person") == (asked.person is not None)]
+    accounts = Accounts.under(asked.profile, asked.room, asked.person, visit.at_ms)
+    return await standing(visit.house.store, accounts, held_to)
+
+
+def _row(visit: Visit, asked: _Asked, now: Standing) -> BudgetRow:
+    limit, profile, size = now.limit, asked.profile, MICROS if now.limit.unit == "money" else 1
+    whose = f"{asked.room.connection}/{asked.person.id if asked.person else asked.room.channel}"
+    return BudgetRow(
+        whose=one_line(profile.name if limit.scope == "profile" else whose),
+        name=one_line(asked.person.name) if asked.person else "",
+        scope=limit.scope,
+        period=limit.period,
+        unit=limit.unit,
+        spent=now.spent / size,
+        held=now.held / size,
+        left=max(0, limit.most - now.spent - now.held) / size,
+        most=limit.most / size,
+        rule=rule_of(visit.loaded, profile, limit.key, ""),
+        renews=f"{renews_at(limit.period, profile.timezone, visit.at_ms):%Y-%m-%d %H:%M} {profile.timezone}",
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from config.loading import load
 from config.problems import ConfigError
-from config.profiles import profile_for
+from config.profiles import profile_for, profiles_of
 from config.settings import ChannelRule
 
 STEERING = [
@@ -26,6 +26,19 @@ def test_the_first_rule_that_fits_the_room_counts() -> None:
     assert profile_for(rules, "slack-other", "C1") == "default"
     assert profile_for(rules, "tg", "D2") == "direct"
     assert profile_for([], "tg", "D2") == "default"
+
+
+def test_the_profiles_that_rooms_of_a_connection_may_have() -> None:
+    rules = [
+        ChannelRule(match="slack-main/C1", profile="one"),
+        ChannelRule(match="tg/*", profile="chats"),
+        ChannelRule(match="slack-main/*", profile="rest"),
+        ChannelRule(match="*/D[12]", profile="direct"),
+    ]
+    assert profiles_of(rules, "slack-main") == ["one", "rest"]
+    assert profiles_of(rules, "tg") == ["chats"]
+    assert profiles_of(rules, "slack") == ["direct", "default"]
+    assert profiles_of([ChannelRule(match="sl*", profile="all")], "slack") == ["all"]
 
 
 def test_a_rule_that_fits_no_connection_is_a_mistake(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ CONNECTIONS: Final = f"""\
 """
 BUDGET: Final = """
 budget:
+  person: {day: {tokens: 90000}}
   channel: {day: {tokens: 400000}, month: {money: 60}}
   profile: {month: {money: 200}}
 """

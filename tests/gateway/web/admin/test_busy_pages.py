@@ -141,6 +141,7 @@ async def test_what_was_spent_is_told_to_whom_it_concerns(busy: Served) -> None:
     async with busy.browser(OWNER) as browser:
         people = (await browser.get("/admin/spending?by=person")).text
         assert re.search(r"slack-main/U-MAX <span class=\"soft\">Max</span>", people)
+        assert re.search(r"slack-main/U-MAX Max <span class=\"soft\">person, a day</span>", people)
         assert "claude-haiku-4-5" in (await browser.get("/admin/spending?by=model")).text
         assert "/admin/connections" in people
         assert ">heard<" in (await browser.get("/admin/connections")).text
