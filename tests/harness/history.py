@@ -65,6 +65,8 @@ class Posted(Event):
     """Of the answer, 0 for none."""
     place: int
     """Which message of its conversation it is in the platform's order, from 0, in whatever order they are delivered."""
+    said_s: float = 0.0
+    """When it was said, by the time that the event names; 0: as the first delivery's `begin_s`."""
     delivery: str = ""
     """The event's id on the wire."""
     process: str = ""
@@ -72,7 +74,7 @@ class Posted(Event):
     calls: int = 1
     """How often the model is asked for its turn if nothing goes wrong."""
     canary: str = ""
-    """A word that stands in this conversation alone."""
+    """A word, of letters, digits and hyphens, that stands in this conversation alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from tests.harness.history import (
 
 EACH: tuple[Event, ...] = (
     Began(1.0, "chaos", 7, {"hold_back_s": 0.3}),
-    Posted(2.0, "c1", "m1", 1.9, 200, 0, "e1", "gateway-0", 3, "kiwi"),
+    Posted(2.0, "c1", "m1", 1.9, 200, 0, 1.8, "e1", "gateway-0", 3, "kiwi"),
     Accepted(3.0, "c1", "k", "i", "reply", ("m1", "m2"), 2, 3, "Grüße\n\u2028", "j", True, "s", 2.9, "worker-1"),
     Refused(4.0, "c1", 429, "too fast", "k", "worker-1"),
     Asked(5.0, "c1", "roles", ("m1",), ("s1",), ("kiwi",), 12, "worker-1", "summary"),
