@@ -8,9 +8,8 @@ from functools import partial
 from gateway.commands import Command, Done, Said, find
 from gateway.events import Actor
 from gateway.phrases import say
-from gateway.rights.access import COMMANDS, Here, Verdict
-from gateway.rights.roles import person_of
-from gateway.shelf.acts import Acts, By
+from gateway.rights.access import Here, Verdict
+from gateway.shelf.acts import Acts, By, not_for, rule_in
 from gateway.shelf.outcomes import Refusal
 from gateway.shelf.pairing import COMMAND, knock
 from gateway.text.quoting import quoted
@@ -41,19 +40,16 @@ async def perform(name: str, command: Command, said: Said, *, about_others: bool
     ):
         name, command, said = COMMAND, find(COMMAND) or command, replace(said, event=knock(event), rest="")
     try:
-        await acts.may(name, about_others=about_others)
+        rule_in(here, event.actor, name, about_others=about_others)
     except Refusal as refusal:
-        if refusal.kind != "unreadable":  # what can be done then, the command knows
-            await acts.refused(name, said.rest[:100], refusal)
-            return refused(refusal, said.language)
-    return await command.run(said)
+        await acts.refused(name, said.rest[:100], refusal)
+        return refused(refusal, said.language)
+    return await command.run(said)  # where nobody can read the switches, the command knows what can be done
 
 
 def unallowed(actor: Actor | None, here: Here, name: str, verdict: Verdict, language: str) -> Done:
     """The same for a command that is talk, which the model answers."""
-    who = person_of(here.room, actor) if actor else ""
-    values = {"command": name, "role": COMMANDS.get(name, ""), "rule": verdict.rule, "who": who}
-    return refused(Refusal("guest" if verdict.reason == "guest" else "role", **values), language)
+    return refused(not_for(here, actor, name, verdict), language)
 
 
 def refused(refusal: Refusal, language: str) -> Done:

@@ -17,6 +17,7 @@ from gateway.events import Actor, Event
 from gateway.phrases import say
 from gateway.rights import access
 from gateway.rights.access import Approval, Reply
+from gateway.shelf.acts import not_for
 from gateway.shelf.outcomes import Refusal
 from gateway.store import Unreachable, reading
 from gateway.text.unmarked import plain
@@ -105,10 +106,10 @@ async def _check(visit: Visit, actor: Actor, given: Deciding, asked: Asked) -> N
     """As the conversation does once more. Raises `Refusal`."""
     is_answer = given.word == "answer"
     thing = Reply(asked.requester) if is_answer else Approval(asked.requester)
-    verdict = access.may(actor, await visit.here(given.channel)(), thing)
+    here = await visit.here(given.channel)()
+    verdict = access.may(actor, here, thing)
     if not verdict.allowed:
-        command, who = COMMANDS[given.word], visit.caller.name
-        raise Refusal("role", command=command, role="approver", rule=verdict.rule, who=who)
+        raise not_for(here, actor, COMMANDS[given.word], verdict, "approver")
     if is_answer and actor.id != asked.requester:
         await visit.look(given.channel)  # whoever is in the channel may answer there; that they are, nobody knows here
 

@@ -272,7 +272,7 @@ def _stored(caller: Caller, **more: str | int) -> str:
 def _caller(stored: bytes | str) -> Caller:
     """Raises `Unknown` for what is none: nobody is an operator by an accident."""
     match mapping(stored):
-        case {"person": str(person), "operator": str(operator)}:
+        case {"person": str(person), "operator": str(operator)} if person or operator:
             return Caller(person, operator)
     raise Unknown(is_many=False)
 

@@ -21,8 +21,8 @@ from gateway.events import Actor, Event
 from gateway.intake import Received
 from gateway.platforms import webchat
 from gateway.rights import access
-from gateway.rights.access import Approval, CommandUse, Here, Operator
-from gateway.shelf.acts import EVERYWHERE, OPERATOR, Acts, By
+from gateway.rights.access import Approval, CommandUse, Here, Operator, Who, named_as
+from gateway.shelf.acts import EVERYWHERE, Acts, By
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.notes import Notes
 from gateway.shelf.outcomes import Refusal
@@ -65,13 +65,13 @@ class Caller:
         return Actor(id_, connection=connection) if self.person else None
 
     @property
-    def who(self) -> Actor | Operator:
-        return self.actor or Operator(self.operator)
+    def who(self) -> Who:
+        return self.actor or (Operator(self.operator) if self.operator else None)
 
     @property
     def name(self) -> str:
         """As the audit log names them."""
-        return self.person or f"{OPERATOR} {self.operator}".strip()
+        return named_as(self.who, "")
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,7 @@ class Visit:
         by = By(
             self.id,
             self.at_ms,
-            actor,
-            operator=self.caller.operator,
+            self.caller.who,
             connection=actor.connection if actor else "",
             here=here,
             said_in=None if channel else here,

@@ -25,7 +25,7 @@ from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.rooms import was_written_in
 from gateway.platforms import webchat
-from gateway.rights.access import Here
+from gateway.rights.access import Here, Operator
 from gateway.running.embedded import NoServer, redis_url
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.note_acts import NoteActs
@@ -83,7 +83,7 @@ async def opened(loaded: Loaded, key: ConversationKey | None) -> AsyncIterator[O
         here: Callable[[], Awaitable[Here]] = (
             partial(shelf.here, key, loaded) if key else partial(shelf.everywhere, loaded)
         )
-        by = By(f"cli {secrets.token_hex(12)}", await store.now_ms(), here=here, operator=user())
+        by = By(f"cli {secrets.token_hex(12)}", await store.now_ms(), Operator(user()), here=here)
         acts = Acts(shelf, settings.skills, by)
         yield Open(store, acts, NoteActs(acts, Notes(store)))
     finally:

@@ -16,8 +16,8 @@ from gateway.admin.visits import Caller
 from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, user
 from gateway.connections import PAGE
+from gateway.rights.access import Operator, named_as
 from gateway.rights.roles import COMMAND_LINE
-from gateway.shelf.acts import OPERATOR
 from gateway.shelf.audit import Change
 
 T = TypeVar("T")
@@ -131,7 +131,7 @@ def _with(loaded: Loaded, work: Callable[[Keys], Awaitable[T]], *told: str) -> T
 
     async def run(there: Open) -> T:
         if told:
-            change = Change("", f"{OPERATOR} {user()}", "", "", COMMAND_LINE)
+            change = Change("", named_as(Operator(user()), ""), "", "", COMMAND_LINE)
             await there.acts.shelf.note(change, *told)
         return await work(Keys(there.store))
 

@@ -117,11 +117,16 @@ NEEDS_ROLE: Final[Mapping[str, Role]] = {
 DirectPolicy = Literal["open", "paired", "closed"]
 
 
+OPERATOR: Final = "operator"
+"""Begins the name of one, as the audit log has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """Whoever has an account on the machine: the command line."""
 
     name: str
+    """Of that account."""
 
 
 Who = Actor | Operator | None
@@ -311,10 +316,20 @@ _TOLD: Final[Mapping[Reason, str]] = {
 """What a model may hear of a skill that it named and may not have. What a profile does not list does not exist."""
 
 
+def named_as(who: Who, room: str) -> str:
+    """As the audit log and decisions name them: `connection/id`, or `operator NAME`; empty: nobody."""
+    if isinstance(who, Operator):
+        return f"{OPERATOR} {who.name}"
+    return person_of(room, who) if who else ""
+
+
 def who_said(by: str) -> Who:
-    """Whom the audit log and decisions name so: `connection/id`, or `operator NAME`."""
+    """Whom `named_as` named so. What it names nobody by is nobody, and no operator."""
     connection, slash, id_ = by.partition("/")
-    return Actor(id_, connection=connection) if slash else Operator(by.partition(" ")[2])
+    word, _, name = by.partition(" ")
+    if word == OPERATOR and name:
+        return Operator(name)
+    return Actor(id_, connection=connection) if slash and connection and id_ else None
 
 
 def may(who: Who, here: Here, thing: Thing) -> Verdict:
@@ -335,10 +350,10 @@ def may(who: Who, here: Here, thing: Thing) -> Verdict:
         case Approval(requester):
             return _approval(who, here, requester)
         case Reply(requester):
-            if who is None or who.is_bot:
+            if who is None or who.is_bot or not who.id:
                 return Verdict(False, "nobody", "only people answer")
             told = guest_rule(who, here)
-            own = bool(who.id) and person_of(here.room, who) == person_of(here.room, Actor(requester))
+            own = person_of(here.room, who) == person_of(here.room, Actor(requester))
             return Verdict(own or not told, "allowed" if own or not told else "guest", told or "everybody may answer")
         case CommandUse(name, about_others):
             return _command(who, here, name, about_others=about_others)

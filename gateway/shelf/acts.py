@@ -14,10 +14,19 @@ from pathlib import Path
 from typing import Final
 
 from config.settings import SkillsSettings
-from gateway.events import Actor
 from gateway.rights import access
-from gateway.rights.access import CHANNEL, COMMANDS, NEEDS_ROLE, CommandUse, Here, Operator, Who
-from gateway.rights.roles import person_of
+from gateway.rights.access import (
+    CHANNEL,
+    COMMANDS,
+    NEEDS_ROLE,
+    CommandUse,
+    Here,
+    Operator,
+    Verdict,
+    Who,
+    named_as,
+)
+from gateway.rights.roles import Role
 from gateway.shelf import naming
 from gateway.shelf.audit import Change, Made
 from gateway.shelf.decisions import ORG, Always, Decisions, Installed, Switch, scope_of
@@ -37,7 +46,6 @@ from skills.folders import Skill
 from skills.summary import changes
 from skills.zips import from_zip
 
-OPERATOR: Final = "operator"
 EVERYWHERE: Final = "everywhere"
 DIGITS_MIN: Final = 6
 ALWAYS_MAX: Final = 100
@@ -55,20 +63,18 @@ class By:
     id: str
     """The same when the same is tried again after a crash."""
     at_ms: int
-    actor: Actor | None = None
-    """None: the operator, on the command line."""
+    who: Who
+    """A person, or the operator on the command line."""
     connection: str = field(default="", kw_only=True)
     """Of the person."""
-    operator: str = field(default="", kw_only=True)
-    """Whose account on the machine the operator has."""
     here: Callable[[], Awaitable[Here]] = field(kw_only=True)
     """Where it is to hold, afresh each time: a channel, or the whole organisation (without a `room`)."""
     said_in: Callable[[], Awaitable[Here]] | None = field(default=None, kw_only=True)
     """The channel where it is said, if that is another place than where it is to hold."""
 
     @property
-    def who(self) -> Who:
-        return self.actor or Operator(self.operator)
+    def is_operator(self) -> bool:
+        return isinstance(self.who, Operator)
 
 
 @dataclass(frozen=True)
@@ -342,22 +348,16 @@ class Acts:
         change = replace(self.change(here, rule), id=f"{self.by.id} refused")
         await self.shelf.refused(change, f"{command} refused", thing[:200])
 
-    async def may(self, command: str, *, about_others: bool = False) -> tuple[Here, str]:
+    async def may(self, command: str) -> tuple[Here, str]:
         """Where it is to hold, and the rule that allows it. Raises `Refusal`."""
         here = await self.by.here()
-        said_in = await self.by.said_in() if self.by.said_in else here
-        asked = f"{command} {EVERYWHERE}" if self.by.said_in else command
-        verdict = access.may(self.by.who, said_in, CommandUse(asked, about_others))
-        if not verdict.allowed:
-            who = person_of(said_in.room, self.by.actor) if self.by.actor else ""
-            role = COMMANDS.get(asked, "owner")
-            role = "admin" if role == "channel_admin" else role  # whom people ask
-            raise Refusal(
-                "guest" if verdict.reason == "guest" else "role", command=asked, role=role, rule=verdict.rule, who=who
-            )
+        if self.by.said_in:
+            rule = rule_in(await self.by.said_in(), self.by.who, f"{command} {EVERYWHERE}")
+        else:
+            rule = rule_in(here, self.by.who, command)
         if not here.is_readable:
             raise Refusal("unreadable")
-        return here, verdict.rule
+        return here, rule
 
     async def _afterwards(self) -> Here:
         """What holds once a change was made. Raises `Refusal` where nobody can tell."""
@@ -388,9 +388,7 @@ class Acts:
 
     def _name(self, here: Here) -> str:
         """This person, as the audit log names them."""
-        if self.by.actor:
-            return person_of(here.room or self.by.connection, self.by.actor)
-        return f"{OPERATOR} {self.by.operator}".strip()
+        return named_as(self.by.who, here.room or self.by.connection)
 
     async def _findings(self, skill: Skill) -> tuple[Finding, ...]:
         """Signs of harm first."""
@@ -400,6 +398,26 @@ class Acts:
             raise Refusal("broken", id=skill.id, reason=str(error)) from None
         found = await asyncio.to_thread(lambda: list(lint.inspect(skill, self.settings.body_max_bytes)))
         return tuple(sorted(found, key=lambda one: not one.danger))
+
+
+def rule_in(here: Here, who: Who, command: str, *, about_others: bool = False) -> str:
+    """The rule by which somebody may give a command there. Raises `Refusal`."""
+    verdict = access.may(who, here, CommandUse(command, about_others))
+    if not verdict.allowed:
+        raise not_for(here, who, command, verdict)
+    return verdict.rule
+
+
+def not_for(here: Here, who: Who, command: str, verdict: Verdict, role: Role | None = None) -> Refusal:
+    """That somebody may not, what would have to name them, and as what: by `role`, else by that of the command."""
+    role = role or COMMANDS.get(command, "owner")
+    return Refusal(
+        "guest" if verdict.reason == "guest" else "role",
+        command=command,
+        role="admin" if role == "channel_admin" else role,  # whom people ask
+        rule=verdict.rule,
+        who=named_as(who, here.room),
+    )
 
 
 def scope(here: Here) -> str:

@@ -90,7 +90,7 @@ class NoteActs:
         here, rule = await self.acts.may(command)
         zone = here.profile.timezone
         try:
-            if self.acts.by.actor and (await self.notes.find(here.channel_id, code)).is_everywhere:
+            if not self.acts.by.is_operator and (await self.notes.find(here.channel_id, code)).is_everywhere:
                 raise Refusal("note_everywhere", code=code.upper())
             return Noted(what, await do(self.acts.change(here, rule), zone), zone)
         except NoNote:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from config.loading import Loaded
-from gateway.rights import access
-from gateway.rights.access import NEEDS_ROLE, CommandUse
-from gateway.rights.roles import person_of
-from gateway.shelf.acts import Acts
+from gateway.shelf.acts import Acts, rule_in
 from gateway.shelf.outcomes import Refusal
 from gateway.shelf.pairing import LetIn, Pairing, TooMany, Waits, place
 
@@ -38,12 +35,8 @@ class PairActs:
         if waits is None or (here.room and waits.key.connection != here.room.partition("/")[0]):
             raise Refusal("pair.no_code")
         there = place(self.loaded, waits.key)
-        verdict = access.may(self.acts.by.who, there, CommandUse("pair accept"))
-        if not verdict.allowed:
-            who = person_of(there.room, self.acts.by.actor) if self.acts.by.actor else ""
-            role = NEEDS_ROLE["pair accept"]
-            raise Refusal("role", command="pair accept", role=role, rule=verdict.rule, who=who)
-        if not await self._pairing.accept(waits, code, self.acts.change(there, verdict.rule)):
+        rule = rule_in(there, self.acts.by.who, "pair accept")
+        if not await self._pairing.accept(waits, code, self.acts.change(there, rule)):
             raise Refusal("pair.no_code")
         return waits
 

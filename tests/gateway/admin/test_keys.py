@@ -75,6 +75,14 @@ async def test_a_person_has_so_many_sessions_and_logout_ends_them(keys: Keys) ->
     assert await keys.end_all("*") == 1
 
 
+async def test_what_is_kept_without_a_name_opens_nothing(keys: Keys) -> None:
+    """An empty name is nobody's, and no operator's."""
+    assert Caller().who is None
+    link = await keys.make_link(Caller(), 60)
+    with pytest.raises(Unknown):
+        await keys.look_at_link(link, "peer")
+
+
 async def test_a_token_opens_until_it_is_revoked(keys: Keys) -> None:
     made, secret = await keys.make_token(ANA, "ci", 30, 1_000)
     assert await keys.token(secret, "peer") == made

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.commands.skill import SUBS, answers
 from gateway.events import Actor
-from gateway.rights.access import NEEDS_ROLE, Here
+from gateway.rights.access import NEEDS_ROLE, Here, Operator
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.audit import Change
 from gateway.shelf.outcomes import Refusal
@@ -344,7 +344,9 @@ async def test_what_is_trusted_and_off_or_wants_something_is_not_told_to_count(w
 
 async def test_what_is_off_for_all_is_told_so_when_it_is_added_for_all(world: World) -> None:
     acts = Acts(
-        world.shelf, world.loaded.settings.skills, By("t", 0, here=lambda: world.shelf.everywhere(world.loaded))
+        world.shelf,
+        world.loaded.settings.skills,
+        By("t", 0, Operator("root"), here=lambda: world.shelf.everywhere(world.loaded)),
     )
     await acts.add("x.zip", zipped({"SKILL.md": skill_md("x"), **RUNS}))
     await replace(acts, by=replace(acts.by, id="u")).switch("x", "off")

@@ -10,7 +10,21 @@ from config.loading import load
 from config.problems import ConfigError
 from config.profiles import Profile, Roles
 from gateway.events import Actor
-from gateway.rights.access import COMMANDS, NEEDS_ROLE, Approval, CommandUse, Here, Operator, Talk, ToolUse, may
+from gateway.rights.access import (
+    COMMANDS,
+    NEEDS_ROLE,
+    Approval,
+    CommandUse,
+    Here,
+    Operator,
+    Reply,
+    Talk,
+    ToolUse,
+    Who,
+    may,
+    named_as,
+    who_said,
+)
 from gateway.rights.roles import named, roles_of
 from gateway.shelf.decisions import Decisions
 from skills.library import Library
@@ -74,6 +88,27 @@ def test_s_i4_no_id_or_half_an_id_is_refused(id_: str) -> None:
         assert roles_of(place, Actor(id_)) == {}
         assert not may(Actor(id_), place, Talk(is_direct=False)).allowed
         assert not any(may_say(Actor(id_), command, place) for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "by", ["", " ", "operator", "operator ", "root", "Operator root", "/", "/U-ANA", "slack-main/"]
+)
+def test_s_i4_whom_a_stored_name_does_not_name_is_nobody(by: str) -> None:
+    """S-I4: above all no operator, who may everything."""
+    assert who_said(by) is None
+    assert not any(may(who_said(by), here(), CommandUse(command)).allowed for command in COMMANDS)
+
+
+def test_s_i4_who_has_no_id_answers_nobody() -> None:
+    """S-I4."""
+    for requester in ("", "U-MAX"):
+        assert may(Actor(""), here(), Reply(requester)).reason == "nobody"
+        assert not may(Actor(""), here(), Approval(requester)).allowed
+
+
+@pytest.mark.parametrize("who", [Operator("root"), Actor("U-ANA", connection="slack-main"), None])
+def test_a_name_that_is_stored_is_read_as_whose_it_is(who: Who) -> None:
+    assert who_said(named_as(who, "telegram/C1")) == who
 
 
 def test_s_i5_an_empty_list_is_nobody() -> None:

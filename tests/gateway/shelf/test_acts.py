@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.commands.skill import answers
+from gateway.rights.access import Operator
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.outcomes import Refusal
 from gateway.store import Store
@@ -27,7 +28,7 @@ async def world(store: Store, tmp_path: Path) -> World:
 
 def acts(world: World, turn: str = "") -> Acts:
     """Those of the operator in a channel."""
-    by = By(turn or world.change().id, 1, here=partial(world.shelf.here, OPS, world.loaded))
+    by = By(turn or world.change().id, 1, Operator("root"), here=partial(world.shelf.here, OPS, world.loaded))
     return Acts(world.shelf, world.loaded.settings.skills, by)
 
 
