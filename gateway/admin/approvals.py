@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gateway.admin.operations import SOMEWHERE, WORD, Code, InChannel, Nothing, Result, Told, operation
 from gateway.admin.visits import Visit
-from gateway.approvals.asked import TEXT_MAX, Asked, Word, announced, asked_in, conversation_of
+from gateway.approvals.asked import TEXT_MAX, Asked, announced, asked_in, conversation_of
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
@@ -96,10 +96,12 @@ async def decide(visit: Visit, given: Deciding) -> Told:
         raise Refusal("no_request", code=code)
     await _check(visit, actor, given, found[0])
     await _say(visit, actor, key, given)
-    word = await _word(visit, key, code)
-    if word is None:
+    decided = await _decided(visit, key, code)
+    if decided is None:
         return Told(told=say("admin.approvals.sent", visit.language, code=code))
-    return Told(told=say(f"asked.now.{word}", visit.language, code=code, who=visit.caller.name))
+    if (decided.word, decided.by) != (given.word, actor.id):
+        raise Refusal("no_request", code=code)  # its time ran out at this moment, or somebody else was quicker
+    return Told(told=say(f"asked.now.{given.word}", visit.language, code=code, who=visit.caller.name))
 
 
 async def _check(visit: Visit, actor: Actor, given: Deciding, asked: Asked) -> None:
@@ -132,12 +134,12 @@ async def _say(visit: Visit, actor: Actor, key: ConversationKey, given: Deciding
         raise Unreachable(received.reason or received.state)
 
 
-async def _word(visit: Visit, key: ConversationKey, code: str) -> Word | None:
-    """The word on it, as soon as the conversation has taken it; None: not yet."""
+async def _decided(visit: Visit, key: ConversationKey, code: str) -> Asked | None:
+    """It with the word on it, as soon as the conversation has taken one; None: not yet."""
     for _ in range(round(ANSWER_S / LOOK_S)):
         for one in asked_in(await _records(visit, key)):
             if one.code == code and one.word:
-                return one.word
+                return one
         await asyncio.sleep(LOOK_S)
     return None
 

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gateway.admin.operations import operations
+from gateway.approvals.asked import Word, asked_in, decided
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
 from gateway.events import Event
+from gateway.intake import Received
 from gateway.shelf.audit import streams
 from gateway.shelf.outcomes import Refusal
 from tests.gateway.admin.world import ADMIN, APPROVER, CHANNEL_ADMIN, MEMBER, OTHER_ROOM, OWNER, ROOM, STRANGER, Admins
@@ -168,6 +172,31 @@ async def test_a_word_is_said_in_the_conversation_in_ones_own_name(there: Admins
     event = Event.load(member.partition(b":")[2])
     assert (event.kind, event.name, event.text) == ("command", "deny", "KQZX not today")
     assert (event.actor.id, event.actor.connection) == ("U-LI", "")
+
+
+@pytest.mark.parametrize(
+    ("word", "by", "told"),
+    [("yes", "U-LI", "said yes"), ("expired", "", ""), ("no", "U-LI", ""), ("yes", "U-OLLI", ""), ("no", "U-OLLI", "")],
+)
+async def test_what_is_told_of_a_word_is_what_became_of_it(there: Admins, word: Word, by: str, told: str) -> None:
+    """Its time can run out, or somebody else be quicker, between the look and the word."""
+    key = await there.ask("KQZX")
+    store, receive = there.house.store, there.house.receive
+
+    async def receive_late(events: Sequence[Event]) -> Sequence[Received]:
+        lines: Any = await store.redis.lrange(store.layout.key(key.id, "history"), 0, -1)
+        [asked] = asked_in(Record.load_all(lines))
+        record = decided(asked, word, 2, turn="turn KQZX", by=by)
+        await store.redis.rpush(store.layout.key(key.id, "history"), record.dump())
+        return await receive(events)
+
+    there.house = replace(there.house, receive=receive_late)
+    saying = there.do("approvals.decide", APPROVER, channel=ROOM, code="KQZX", word="yes")
+    if told:
+        assert told in (await saying).told
+        return
+    with pytest.raises(Refusal, match="no_request"):
+        await saying
 
 
 async def test_who_it_is_asked_for_may_say_yes_where_the_profile_lets_them(there: Admins) -> None:
