@@ -270,7 +270,8 @@ async def over_stdio(folder: Path) -> None:
 class McpTwin:
     """Over HTTP. A session is known by its id; `forget` is a restart of the server."""
 
-    def __init__(self, folder: Path, *, key: str = "", streams: bool = False) -> None:
+    def __init__(self, folder: Path, *, key: str = "", streams: bool = False, session: type[Session] = Session) -> None:
+        self._session = session
         self._folder = folder
         self._key = key
         self._streams = streams
@@ -317,7 +318,7 @@ class McpTwin:
         message = await request.json()
         if message.get("method") == "initialize":
             name = f"s{next(self._numbers)}"
-            self.sessions[name] = Session(self._folder, name)
+            self.sessions[name] = self._session(self._folder, name)
         elif message.get("method") == "server/discover":
             refusal = {"code": -32601, "message": "no method"}
             return web.json_response({"jsonrpc": "2.0", "id": message["id"], "error": refusal}, status=404)
