@@ -96,7 +96,7 @@ class Desk:
             Record("failed", self.mailbox.now_ms(), {"turn": turn.id, "reason": reason}),
             Record("reply", self.mailbox.now_ms(), {"turn": turn.id, "text": text, "notice": True}),
         ]
-        await self.mailbox.bury(claim, turn.id, reason, records=records, rows=rows)
+        await self.mailbox.bury(claim, turn.id, reason, records=records, rows=rows, used=turn.used)
 
     async def _work(self, claim: Claim, stored: Stored) -> None:
         adapter = self.adapters.get(stored.key.connection)

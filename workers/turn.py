@@ -19,6 +19,7 @@ from gateway.conversation.claim import Claim
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
+from gateway.conversation.uses import Listed, Used
 from gateway.costs import spending
 from gateway.costs.spending import Accounts, Charge, Spent
 from gateway.events import Actor, Attachment, Event, ReplyHandle
@@ -34,7 +35,7 @@ from workers.prompt.memo import Memo
 
 SETTLE_TRIES: Final = 5
 SETTLE_PAUSE_S: Final = 0.5
-OF_THE_WHOLE: Final = frozenset({"id", "start", "at_ms", "to", "skills", "chosen", "counted", "branches"})
+OF_THE_WHOLE: Final = frozenset({"id", "start", "at_ms", "to", "skills", "offered", "chosen", "counted", "branches"})
 """What a turn's state says for its branches as well."""
 
 
@@ -72,7 +73,7 @@ class Turn:
     state: dict[str, Any]
     """As stored: `id`, `chosen` (the model that people chose, if any), `start` (where its records begin in history), `at_ms`, `to` (where the reply goes, and the
     person's locale), `skills` (`Here.pin`: those that it works with, whoever goes on), and `model` (its failures in a row, since when, not to be asked before);
-    `counted`: among what its accounts have spent in turns; `branches`: by name, what a branch has otherwise than its turn.
+    `offered`: the hash of the skills that it is offered, where there are any; `counted`: among what its accounts have spent in turns; `branches`: by name, what a branch has otherwise than its turn.
     """
     live_rows: dict[str, Row] = field(default_factory=dict)
     """Messages of ours that show the growing answer."""
@@ -94,6 +95,8 @@ class Turn:
     """Of a branch: the turn that it belongs to."""
     memo: Memo = field(default_factory=Memo)
     """Of the whole turn."""
+    listed: Listed | None = None
+    """Of the whole turn: the skills of its `offered`, as far as this worker knows them."""
     charges: list[Charge] = field(default_factory=list)
     """Of the whole turn: what is over and not settled yet."""
     near: dict[Limit, tuple[Accounts, int]] = field(default_factory=dict)
@@ -172,6 +175,19 @@ class Turn:
         """Where it goes what this turn spends now."""
         return Accounts.under(self.profile, self.stored.key, self.actor, self.now_ms())
 
+    @property
+    def used(self) -> Used | None:
+        """What it has used of skills, for the write that closes it."""
+        return Used.of(self.all_records, str(self.state.get("offered", "")))
+
+    def offer(self, listed: Listed) -> None:
+        """The model is offered these skills. What counts is what it was offered before it was asked first."""
+        whole = self.whole
+        if listed.ids and not any(record.type == "call" for record in whole.all_records):
+            whole.state["offered"] = listed.hash
+        if whole.state.get("offered") == listed.hash:
+            whole.listed = listed
+
     def now_ms(self) -> int:
         """The server's time."""
         return self.mailbox.now_ms()
@@ -216,7 +232,14 @@ class Turn:
         begin = begin_after(stored, history.end)
         async with self._settled(is_end=state == "close"):
             await self.mailbox.append(
-                self.claim, records=stored, rows=rows, turn=turn, finished_step=finished_step, begin=begin
+                self.claim,
+                records=stored,
+                rows=rows,
+                turn=turn,
+                finished_step=finished_step,
+                begin=begin,
+                listed=self.whole.listed if state == "save" else None,
+                used=self.used if state == "close" else None,
             )
         history.extend(stored)
         if self.trunk:

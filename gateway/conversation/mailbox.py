@@ -25,6 +25,7 @@ from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, boot_cloc
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.outbox import Row, row_state, state_of
 from gateway.conversation.records import History, Record
+from gateway.conversation.uses import Listed, Used
 from gateway.running.unbroken import unbroken
 from gateway.store import Refused, Script, Store, Unreachable, reading, script_of
 
@@ -34,6 +35,8 @@ SEQ_DIGITS: Final = 12
 RETRY_PAUSE_S: Final = 0.2
 WORKER_SEEN_MS: Final = 5_000
 NUDGE_WAIT_S: Final = 1.0
+LISTED_AGAIN_S: Final = 3_600
+"""What turns are offered is written so often, should Redis have lost it."""
 
 
 class Cold(Exception):
@@ -95,6 +98,8 @@ class Mailbox:
         self._ahead_ms = 0
         """How far the server's clock is ahead of ours."""
         self._settings = ""
+        self._listed_s: dict[tuple[str, str], float] = {}
+        """When this process wrote last what turns are offered, by partition and hash."""
 
     def now_ms(self) -> int:
         """The server's time: what one process writes down others compare, and their own clocks differ."""
@@ -330,11 +335,15 @@ class Mailbox:
         turn: dict[str, Any] | Literal["close"] | None = None,
         finished_step: bool = False,
         begin: int | None = None,
+        listed: Listed | None = None,
+        used: Used | None = None,
     ) -> None:
         """Add records, and rows to the outbox; change or close the open turn. Raises `Lost`.
 
-        `begin`: what still counts of the history begins at this place from now on.
+        `begin`: what still counts of the history begins at this place from now on. `listed`: the skills that the turn is
+        offered; `used`: what it has used, where this closes it.
         """
+        is_news = listed is not None and self._is_news(claim, listed)
         await self._write(
             claim,
             "append",
@@ -346,7 +355,10 @@ class Mailbox:
             len(rows),
             *(record.dump() for record in records),
             *_flat(rows),
+            _uses(listed if is_news else None, used),
         )
+        if listed and is_news:
+            self._listed_s[claim.root, listed.hash] = time.monotonic()
         claim.begin = claim.begin if begin is None else begin
 
     async def mark(
@@ -409,9 +421,10 @@ class Mailbox:
         records: Sequence[Record],
         rows: Sequence[Row],
         closes: bool = True,
+        used: Used | None = None,
     ) -> None:
         """A dead letter, with the notice for the person in `rows`. It closes the open turn, unless it is only about a part
-        of what is sent. Raises `Lost`.
+        of what is sent; `used` as in `append`. Raises `Lost`.
         """
         await self._write(
             claim,
@@ -424,12 +437,20 @@ class Mailbox:
             len(rows),
             *(record.dump() for record in records),
             *_flat(rows),
+            _uses(None, used),
         )
 
     # ---- inside ----
 
+    def _is_news(self, claim: Claim, listed: Listed) -> bool:
+        """Whether this has to be written. What was not for long is forgotten here, so that this stays small."""
+        since_s = time.monotonic() - LISTED_AGAIN_S
+        self._listed_s = {name: at_s for name, at_s in self._listed_s.items() if at_s > since_s}
+        return (claim.root, listed.hash) not in self._listed_s
+
     def _know(self, epoch: str) -> None:
         self.epoch = epoch
+        self._listed_s.clear()
         self._settings = json.dumps(
             {
                 "epoch": epoch,
@@ -506,6 +527,13 @@ class Mailbox:
             if verdict in {"OK", "DONE"}:
                 claim.rev += 1
             return answer
+
+
+def _uses(listed: Listed | None, used: Used | None) -> str:
+    """See `note_uses` in `prelude.lua`; empty: nothing."""
+    if listed:
+        return json.dumps({"offered": listed.hash, "list": listed.dump()})
+    return json.dumps({"offered": used.offered, "count": used.fields()}, ensure_ascii=False) if used else ""
 
 
 def _flat(rows: Sequence[Row]) -> list[str]:

@@ -34,7 +34,7 @@ class Record:
     `switched`     turn, model: another model than before is asked from here on; what that one thought is not sent to it
     `call`         step, turn, model (its name as it is asked for): about to ask the model
     `answer`       step, content (blocks as the API gave them), stop_reason, usage, model, bad_inputs
-    `tool_start`   step, id, name, shown (what people call it): about to run this tool
+    `tool_start`   step, id, name, shown (what people call it), program (whose it is: a skill's id): about to run this tool
     `tool_result`  step, id, name, shown, text, error, rule and reason (what forbade it), refused (a person said no), untrusted, own (of what people here trust), mark (the random word that encloses it), note
                    (our own words in front of that), addresses (that it read or found), skill, bundle (whose file it holds)
     `skill`        id, tier, hash (of the body), bundle, offset, characters, bytes, replaces, delivery, call (the tool_use

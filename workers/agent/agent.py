@@ -50,6 +50,7 @@ class Agent:
         if not any(record.type == "call" for record in turn.records):  # one that goes on goes on with what it has
             await withhold_now(turn, here)
         offer = await self._offers.to(turn, here, rights)
+        turn.offer(offer.listed)
         record, reply = await self._to_its_end(here, offer, rights, live, attached)
         tell_unused(turn, offer.tools, record)
         return record, reply

@@ -89,11 +89,7 @@ class Calls:
         here = await self.rights.now()
         judged = [await self._judged(call, here) for call in calls]
         starts = [
-            Record(
-                "tool_start",
-                self.turn.now_ms(),
-                {"step": call.step, "id": call.id, "name": call.name, "shown": self._shown_name(call, here)},
-            )
+            Record("tool_start", self.turn.now_ms(), self._about(call, here))
             for one, call in zip(judged, calls, strict=True)
             if isinstance(one, Runs) and not call.was_started
         ]
@@ -106,6 +102,11 @@ class Calls:
                     group.create_task(self._one(one, here))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None  # the first says why the others were cancelled
+
+    def _about(self, call: Pending, here: Here) -> dict[str, Any]:
+        tool = self.offered.get(call.name)
+        about = {"step": call.step, "id": call.id, "name": call.name, "shown": self._shown_name(call, here)}
+        return {**about, "program": tool.skill.id} if isinstance(tool, ProgramTool) else about
 
     async def _judged(self, call: Pending, here: Here) -> Runs | Waits | Refusal:
         judged = self._judge.judge(call, here, self.turn.stored.history)

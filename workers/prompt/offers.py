@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from config.profiles import Profile
 from config.settings import Settings
+from gateway.conversation.uses import Listed
 from gateway.rights.access import Here
 from gateway.rights.skill_tools import LOAD, READ_ON, offered
+from skills.index import ordered
 from skills.library import Catalogue
 from skills.programs import Programs
-from workers.calling.programs import program_tools
+from workers.calling.programs import ProgramTool, program_tools
 from workers.calling.rights import Rights
 from workers.mcp import Offered
 from workers.prompt.context import main_line
@@ -35,6 +38,8 @@ class Offer:
 
     tools: Mapping[str, Tool]
     prompt: Prompt
+    listed: Listed = field(default_factory=lambda: Listed(()))
+    """The skills that the model can see in them: in the list, or as a tool."""
     withheld: Mapping[str, str] = field(default_factory=dict)
     """Tools that the profile lists and that are not there now: why, in words for the model and the person."""
 
@@ -50,7 +55,7 @@ class Offers:
         self._programs = programs
         self._servers = servers
         self._indexes = Indexes(settings.skills.index_max_tokens)
-        self._prompts: WeakKeyDictionary[Catalogue, dict[_Form, tuple[Profile, Prompt]]] = WeakKeyDictionary()
+        self._prompts: WeakKeyDictionary[Catalogue, dict[_Form, tuple[Profile, Prompt, Listed]]] = WeakKeyDictionary()
         """Turns share them: channels whose profile and skills are the same have the same one."""
 
     async def to(self, turn: Turn, here: Here, rights: Rights) -> Offer:
@@ -69,8 +74,12 @@ class Offers:
         had_tools = any(record.type == "tool_result" for record in main_line(turn.stored.history))
         prompts = self._prompts.setdefault(catalogue, {})
         form = (id(profile), had_tools, tuple(tool.definition.hash for tool in elsewhere.tools.values()))
-        known, made = prompts.get(form, (None, None))
-        if made is None or known is not profile:
+        if form not in prompts or prompts[form][0] is not profile:
             made = prompt(profile.instructions, index.text if index else "", list(tools.values()), had_tools=had_tools)
-            prompts[form] = (profile, made)
-        return Offer(tools, made, elsewhere.withheld)
+            shown = [one.id for one in islice(ordered(catalogue, profile.order), index.shown if index else 0)]
+            listed = Listed(
+                tuple(dict.fromkeys([*shown, *(one.skill.id for one in programs if isinstance(one, ProgramTool))]))
+            )
+            prompts[form] = (profile, made, listed)
+        _, made, listed = prompts[form]
+        return Offer(tools, made, listed, elsewhere.withheld)

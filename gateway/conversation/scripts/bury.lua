@@ -1,4 +1,4 @@
--- bury(c, token, rev, wid, turn id, reason, closes, n records, n rows, record..., rows...) -> verdict
+-- bury(c, token, rev, wid, turn id, reason, closes, n records, n rows, record..., rows..., uses) -> verdict
 -- The dead letter names conversation and turn; what was said stays in the conversation's own history.
 local c = ARGV[2]
 local verdict = guard(c, ARGV[3], tonumber(ARGV[4]), ARGV[5])
@@ -7,7 +7,7 @@ if verdict ~= 'OK' then
 end
 redis.call('XADD', P .. 'dead', 'MAXLEN', '~', 10000, '*', 'conversation', c, 'turn', ARGV[6], 'reason', ARGV[7])
 local at = push(c, 11, tonumber(ARGV[9]))
-set_rows(c, at, tonumber(ARGV[10]))
+note_uses(c, ARGV[set_rows(c, at, tonumber(ARGV[10]))])
 redis.call('HDEL', key(c), 'tries')
 if ARGV[8] == '1' then
   redis.call('HDEL', key(c), 'turn')

@@ -191,3 +191,31 @@ local function set_turn(c, turn)
     redis.call('HSET', key(c), 'turn', turn)
   end
 end
+
+-- What a turn works with, and in the end what it used of it (`gateway.conversation.uses`): 32 days, by the day on which it
+-- ends, in its channel and (without a name) in all of them.
+local USES_MS, USES_FIELDS_MAX = 32 * 86400000, 5000
+local function note_uses(c, told)
+  if not told or told == '' then
+    return
+  end
+  local said = cjson.decode(told)
+  if said.list then
+    redis.call('SET', P .. 'offer:' .. said.offered, said.list, 'PX', USES_MS)
+  end
+  if not said.count then
+    return
+  end
+  if said.offered ~= '' then
+    redis.call('PEXPIRE', P .. 'offer:' .. said.offered, USES_MS)
+  end
+  local day = P .. 'uses:' .. text(math.floor(now / 86400000)) .. ':'
+  for _, uses in ipairs({ day, day .. (channel_of(c) or '?') }) do
+    for _, name in ipairs(said.count) do
+      if redis.call('HLEN', uses) < USES_FIELDS_MAX or redis.call('HEXISTS', uses, name) == 1 then
+        redis.call('HINCRBY', uses, name, 1)
+      end
+    end
+    redis.call('PEXPIRE', uses, USES_MS)
+  end
+end
