@@ -181,11 +181,9 @@ class Turn:
         return Used.of(self.all_records, str(self.state.get("offered", "")))
 
     def offer(self, listed: Listed) -> None:
-        """The model is offered these skills. What counts is what it was offered before it was asked first."""
+        """The model is offered these skills. What it is offered first is what counts, and is stored when it is asked."""
         whole = self.whole
-        if listed.ids and not any(record.type == "call" for record in whole.all_records):
-            whole.state["offered"] = listed.hash
-        if whole.state.get("offered") == listed.hash:
+        if listed.ids and whole.state.setdefault("offered", listed.hash) == listed.hash:
             whole.listed = listed
 
     def now_ms(self) -> int:

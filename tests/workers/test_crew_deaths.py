@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,41 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.conversation.claim import Claim
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says
 from tests.harness.planning import part, plan
 from tests.workers.at_desk import AtDesk, at_desk
+from tests.workers.dying import turn_with_deaths
 from workers.tools import Call, Effect, ToolResult
-
-
-class Died(BaseException):
-    """The process is no more."""
-
-
-class Mortal(Mailbox):
-    """The mailbox of a process that dies at its n-th write, right before it or right after it."""
-
-    dies_at = 0
-    before = True
-    writes = 0
-    dead = False
-
-    async def _insist(self, claim: Claim, name: str, *arguments: Any) -> Any:
-        if self.dead:
-            raise Died
-        self.writes += 1
-        self.dead = self.writes == self.dies_at
-        if self.dead and self.before:
-            raise Died
-        answer = await super()._insist(claim, name, *arguments)
-        if self.dead:
-            raise Died
-        return answer
 
 
 @dataclass
@@ -82,20 +56,7 @@ class House:
         """One turn, begun by a worker and gone on with by others; its records."""
         self.number += 1
         where = ConversationKey("chat", "room", f"t{self.number}")
-        desk, clean = self.world.desk, self.world.desk.mailbox
-        await self.world.say(text, where)
-        for dies_at, before in [*deaths, (0, True)]:
-            mortal = Mortal(clean.store, clean.settings)
-            await mortal.open()
-            mortal.dies_at, mortal.before = dies_at, before
-            grants = (await mortal.claim(0, "w1", 1)).grants
-            if not grants:
-                break
-            try:
-                await replace(desk, mailbox=mortal).attend(grants[0], lambda: 0)
-            except Died:
-                await clean.hand_over(grants[0])
-        return list((await clean.load(where.id)).history)
+        return await turn_with_deaths(self.world, where, text, deaths)
 
 
 @pytest.fixture
