@@ -22,6 +22,8 @@ from gateway.admin.operations import (
 )
 from gateway.admin.visits import Visit
 from gateway.commands.skill import answers
+from gateway.conversation.uses import DAYS_MAX
+from gateway.conversation.uses import uses as counted
 from gateway.rights.access import Here
 from gateway.shelf.acts import Acts
 from gateway.shelf.outcomes import DIGITS, Outcome, Shown
@@ -148,6 +150,44 @@ def _row(here: Here, one: Skill | Fault, told: Row, may: list[bool]) -> SkillRow
         why=told.why,
         may_switch=may[0],
         may_trust=may[1] and waits,
+    )
+
+
+class UsesWanted(Anywhere):
+    days: Annotated[int, Field(ge=1, le=DAYS_MAX)] = 30
+    """The last ones, this one among them; by UTC."""
+
+
+class SkillUse(Result):
+    """In how many turns."""
+
+    offered: int
+    """It stood in the list that the model was given, or was a tool."""
+    loaded: int
+    """Something of it was given to the model."""
+    ran: int
+    """Its program was run, whatever came of it."""
+
+
+class SkillUses(Result):
+    channel: str
+    days: int
+    turns: int
+    """In which a model was asked, and which have ended."""
+    skills: dict[str, SkillUse]
+    """By id, those that are no more too."""
+
+
+@operation(LOOK)
+async def uses(visit: Visit, given: UsesWanted) -> SkillUses:
+    """In how many turns each skill was offered to the model, was loaded, and had its program run."""
+    channel_id = visit.key(given.channel).channel_id if given.channel else ""
+    found = await counted(visit.house.store, channel_id, given.days, visit.at_ms)
+    return SkillUses(
+        channel=given.channel,
+        days=given.days,
+        turns=found.turns,
+        skills={id_: SkillUse(offered=one.offered, loaded=one.loaded, ran=one.ran) for id_, one in found.by_id.items()},
     )
 
 

@@ -40,8 +40,9 @@ WIDE: Final = 160
 IN_FORCE: Final = {
     **dict.fromkeys(("on", "off", "trust", "add", "remove", "reload"), "gateway.cli.acts"),
     **dict.fromkeys(("notes", "approve", "reject"), "gateway.cli.notes"),
+    "uses": "gateway.cli.uses",
 }
-"""What is done to skills in force and their notes, in Redis, and the modules that do it."""
+"""What is done to skills in force and their notes, or was with them, in Redis, and the modules that do it."""
 ALSO: Final = dict.fromkeys(("revert", "expire", "promote"), "gateway.cli.notes")
 """What is told below `notes`, and is there without it too."""
 

@@ -55,7 +55,7 @@ def script(*steps: Callable[[], Reply]) -> Callable[[Asked], Reply]:
     """The steps of a turn, by how many answers it has had: whoever goes on with it gets the same again."""
 
     def answer(asked: Asked) -> Reply:
-        had = sum(one["role"] == "assistant" for one in asked.request["messages"])
+        had: int = sum(one["role"] == "assistant" for one in asked.request["messages"])
         return steps[min(had, len(steps) - 1)]()
 
     return answer

@@ -81,6 +81,7 @@ async def _skills(visit: Visit, query: Query) -> dict[str, Result | None]:
     return {
         "places": await ask(channels.list_, visit, {}),
         "found": await ask(skills.list_, visit, query) if is_told else None,
+        "uses": await ask(skills.uses, visit, query) if is_told else None,
         "notes": await ask(notes.list_, visit, query) if is_told else None,
         "waiting": await ask(skills.waiting, visit, {}),
         "waiting_notes": await ask(notes.waiting, visit, {}),
@@ -88,7 +89,7 @@ async def _skills(visit: Visit, query: Query) -> dict[str, Result | None]:
 
 
 async def _skill(visit: Visit, query: Query) -> dict[str, Result | None]:
-    return {"shown": await ask(skills.show, visit, query)}
+    return {"shown": await ask(skills.show, visit, query), "uses": await ask(skills.uses, visit, query)}
 
 
 async def _approvals(visit: Visit, query: Query) -> dict[str, Result | None]:

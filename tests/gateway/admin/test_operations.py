@@ -11,6 +11,7 @@ from gateway.admin.operations import operations
 from gateway.approvals.asked import Word, asked_in, decided
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
+from gateway.conversation.uses import Used
 from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
 from gateway.events import Event
 from gateway.intake import Received
@@ -282,3 +283,17 @@ async def test_connections_say_where_their_platform_sends_to(there: Admins) -> N
     assert set(found) == {"bridge", "slack-main", "web"}
     assert found["slack-main"].webhook.endswith("/webhooks/slack-main")
     assert found["web"].how == "page"
+
+
+async def test_in_how_many_turns_skills_were_used_is_told_of_a_channel_and_of_all(there: Admins) -> None:
+    listed = ["triage", "count"]
+    await there.end_turns(OPS, listed, Used("", ("triage",), ()), Used("", (), ()), Used("", ("triage",), ("count",)))
+    await there.end_turns(DEV, listed[:1], Used("", ("triage",), ()))
+    found = await there.do("skills.uses", ADMIN, channel=ROOM)
+    assert (found.turns, found.days) == (3, 30)
+    assert {id_: (one.offered, one.loaded, one.ran) for id_, one in found.skills.items()} == {
+        "triage": (3, 2, 0),
+        "count": (3, 0, 1),
+    }
+    everywhere = await there.do("skills.uses")
+    assert (everywhere.turns, everywhere.skills["triage"].offered, everywhere.skills["triage"].loaded) == (4, 4, 3)

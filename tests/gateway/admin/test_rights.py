@@ -54,6 +54,7 @@ ROWS: Final[dict[str, tuple[Given, set[str]]]] = {
     "skills.show": (lambda _: {"channel": ROOM, "id": "checklist"}, KEEPERS),
     "skills.switch": (lambda _: {"channel": ROOM, "id": "triage", "to": "off"}, CHANNEL_ADMINS),
     "skills.trust": (lambda _: {"channel": ROOM, "id": "checklist", "digits": ""}, APPROVERS),
+    "skills.uses": (lambda _: {"channel": ROOM}, KEEPERS),
     "skills.waiting": (lambda _: {}, KEEPERS),
     "spending.budgets": (lambda _: {}, KEEPERS),
     "spending.ledger": (lambda _: {}, KEEPERS),

@@ -6,7 +6,7 @@ import base64
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from gateway.approvals.asked import announce
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
+from gateway.conversation.uses import Listed, Used
 from gateway.events import Actor, Event
 from gateway.intake import Received
 from gateway.shelf.audit import Change, Line, read
@@ -116,6 +117,17 @@ class Admins:
         )
         self.code = (await self.house.shelf.pairing.ask(place(self.loaded, key), event)).code
         return self.code
+
+    async def end_turns(self, key: ConversationKey, listed: Sequence[str], *used: Used) -> None:
+        """Turns end there that were offered these skills, and used some of them."""
+        mailbox, made = self.house.mailbox, Listed(tuple(listed))
+        conversation = await self.write_in(key)
+        for claim in (await mailbox.claim(0, "w1", 100)).grants:
+            if claim.conversation == conversation:
+                await mailbox.append(claim, listed=made)
+                for one in used:
+                    await mailbox.append(claim, turn="close", used=replace(one, offered=made.hash))
+            await mailbox.hand_over(claim)
 
     async def write_in(self, key: ConversationKey) -> str:
         """Somebody says something there; in which conversation."""

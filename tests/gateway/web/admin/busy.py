@@ -11,6 +11,7 @@ from config.loading import load
 from gateway.approvals.asked import announce
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
+from gateway.conversation.uses import Used
 from gateway.costs.budgets import Call, reserve
 from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
 from gateway.events import Actor
@@ -68,6 +69,7 @@ async def make_busy(there: Admins) -> None:
     await _talk(there, now_ms)
     await _asked(there, now_ms)
     await _spend(there, now_ms)
+    await _use(there)
     for id_, name in (("4711", "Nele Brandt"), ("4712", "王芳")):
         code = await there.knock("telegram-main", id_, name)
     await there.do("people.accept", code=code)
@@ -175,3 +177,10 @@ async def _spend(there: Admins, now_ms: int) -> None:
     accounts = Accounts.at(THREAD, MAX, profile.timezone, now_ms, profile.name)
     call = Call("next", "worker", 12_000, 90_000, 60_000)
     await reserve(store, accounts, limits(profile.budget), call, conversation_ms=86_400_000)
+
+
+async def _use(there: Admins) -> None:
+    """Turns of these days, and what they used of skills."""
+    loads = [("triage",)] * 19 + [("web-access",)] * 12 + [("triage", "web-access")] * 4 + [()] * 26
+    listed = ("checklist", "skill-writing", "triage", "web-access")
+    await there.end_turns(THREAD, listed, *(Used("", loaded, ()) for loaded in loads))
