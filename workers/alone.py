@@ -34,6 +34,10 @@ LOST, AWAY = 3, 4
 """Exit codes of a child that lost the claim, and of one that could not reach Redis: somebody else goes on."""
 BEGINS_WITHIN_S = 60.0
 """From the start of a child to its first sign of life: what it imports takes its time on a busy machine."""
+ENDS_WITHIN_S = 15.0
+"""From the end of its work to its own: what it has opened is closed, servers of tools too, and nobody waits for that."""
+ALIVE, SETTLED = b".", b"!"
+"""What a child tells: that its loop goes round, and that the conversation is given back."""
 
 
 def attend_alone(desk: Desk, config: Path) -> Callable[[Claim], Awaitable[None]]:
@@ -79,7 +83,9 @@ def attend_alone(desk: Desk, config: Path) -> Callable[[Claim], Awaitable[None]]
 
 
 async def _end_of(child: Child, *, silent_s: float) -> int | None:
-    """Its exit code. None: it gave no sign of life for so long. We keep its lease, so nobody else would ever end it."""
+    """Its exit code, 0 also where it is slow to end after its work. None: it gave no sign of life for so long. We keep
+    its lease, so nobody else would ever end it.
+    """
     ended = asyncio.create_task(child.wait())
     signs, wait_s = asyncio.create_task(_sign(child)), BEGINS_WITHIN_S
     try:
@@ -89,15 +95,20 @@ async def _end_of(child: Child, *, silent_s: float) -> int | None:
                 return ended.result()
             if not signs.done():
                 return None
+            if SETTLED in signs.result():
+                await asyncio.wait({ended}, timeout=ENDS_WITHIN_S)
+                return ended.result() if ended.done() else 0
             signs, wait_s = asyncio.create_task(_sign(child)), silent_s
     finally:
         await cancelled((ended, signs))
 
 
-async def _sign(child: Child) -> None:
-    """Returns with its next sign of life."""
-    if child.stdout and not await child.stdout.read(100):
-        await asyncio.Event().wait()  # there will be none any more
+async def _sign(child: Child) -> bytes:
+    """Returns with its next signs of life."""
+    if child.stdout and (told := await child.stdout.read(100)):
+        return told
+    await asyncio.Event().wait()  # there will be none any more
+    raise AssertionError
 
 
 async def main(config: Path, worker: str, told: dict[str, object]) -> int:
@@ -121,6 +132,7 @@ async def main(config: Path, worker: str, told: dict[str, object]) -> int:
         try:
             await desk.mailbox.renew([claim])
             await desk.attend(claim, lambda: 0)
+            _tell(signs, SETTLED)
         except (Lost, Refused):
             return LOST
         except Unreachable:
@@ -134,9 +146,13 @@ async def main(config: Path, worker: str, told: dict[str, object]) -> int:
 async def _give_signs(to: int, every_s: float) -> None:
     """That the loop goes round: whoever computes without end gives none."""
     while True:
-        with suppress(OSError):  # with the parent gone we end anyway
-            os.write(to, b".")
+        _tell(to, ALIVE)
         await asyncio.sleep(every_s)
+
+
+def _tell(to: int, what: bytes) -> None:
+    with suppress(OSError):  # with the parent gone we end anyway
+        os.write(to, what)
 
 
 async def _keep(desk: Desk, claim: Claim) -> None:
