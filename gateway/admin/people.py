@@ -139,14 +139,12 @@ class Newcomers(Result):
 async def newcomers(visit: Visit, given: Anywhere) -> Newcomers:
     """Who wrote to us directly and waits to be let in, and who was: on the connection of a channel; for the operator, on all."""
     acts = PairActs(visit.acts(given.channel), visit.loaded)
-    connection = given.channel.partition("/")[0]
     return Newcomers(
         channel=given.channel,
         waiting=[Newcomer(person=one.person, name=one_line(one.name), at_ms=one.at_ms) for one in await acts.waiting()],
         let_in=[
             Paired(person=one.person, name=one_line(one.name), by=one.by, at_ms=one.at_ms)
             for one in await acts.let_in()
-            if connection in {"", one.person.partition("/")[0]}
         ],
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
 
 import click
 from pydantic_core import PydanticCustomError
@@ -122,8 +121,13 @@ def pair(loaded: Loaded, code: str | None, end: str | None, as_json: bool) -> No
     else:
         waiting, let_in = do(loaded, None, lambda there: _both(there, loaded))
         if as_json:
-            shown = [{"person": one.person, "name": one.name, "at_ms": one.at_ms} for one in waiting]
-            click.echo(json.dumps({"waiting": shown, "let_in": [asdict(one) for one in let_in]}, ensure_ascii=False))
+            shown = {
+                "waiting": [{"person": one.person, "name": one.name, "at_ms": one.at_ms} for one in waiting],
+                "let_in": [
+                    {"person": one.person, "by": one.by, "name": one.name, "at_ms": one.at_ms} for one in let_in
+                ],
+            }
+            click.echo(json.dumps(shown, ensure_ascii=False))
         else:
             _show(waiting, let_in)
 

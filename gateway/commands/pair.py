@@ -29,7 +29,10 @@ async def run(said: Said) -> Done:
     try:
         match words:
             case []:
-                return Done(await _listed(acts, said))
+                told = await _listed(acts, said)
+                if event.is_direct or said.outside.capabilities.ephemeral:
+                    return Done(told, is_private=True)
+                return Done(say("pair.list_private", language))  # everybody in the channel would read it
             case [what, who] if what.lower() == "end":
                 done = await acts.end(who)
                 return Done(say("pair.ended" if done else "pair.ended.was", language, who=quoted(who)))

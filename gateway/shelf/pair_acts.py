@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from config.loading import Loaded
+from gateway.rights import access
+from gateway.rights.access import CommandUse, Here
 from gateway.shelf.acts import Acts, rule_in
 from gateway.shelf.outcomes import Refusal
 from gateway.shelf.pairing import LetIn, Pairing, TooMany, Waits, place
+
+P = TypeVar("P", Waits, LetIn)
 
 
 @dataclass(frozen=True)
@@ -41,19 +47,41 @@ class PairActs:
         return waits
 
     async def end(self, person: str) -> bool:
-        """Somebody (`connection/id`) is not let in any more. False: they were not."""
-        here, rule = await self.acts.may("pair end")
-        if here.room and person.partition("/")[0] != here.room.partition("/")[0]:
+        """Somebody (`connection/id`) is not let in any more. False: they were not, or it is no matter of whoever asks."""
+        here, _ = await self.acts.may("pair end")
+        change = self.acts.change(here, "")
+        if await self._pairing.was_ended(change):
+            return True
+        one = next((one for one in self._mine(here, await self._pairing.let_in()) if one.person == person), None)
+        if one is None:
             return False
-        return await self._pairing.end(person, self.acts.change(here, rule))
+        there = self._place(one) or here
+        return await self._pairing.end(person, self.acts.change(there, rule_in(there, self.acts.by.who, "pair end")))
 
     async def waiting(self) -> list[Waits]:
-        """Who waits, on the connection where it is asked; for the operator, on all."""
+        """Who waits, on the connection where it is asked, in direct chats that whoever asks is an admin of; for the operator
+        all.
+        """
         here, _ = await self.acts.may("pair list")
         connections = [here.room.partition("/")[0]] if here.room else list(self.loaded.settings.connections)
-        return await self._pairing.waiting(connections)
+        return self._mine(here, await self._pairing.waiting(connections))
 
     async def let_in(self) -> list[LetIn]:
-        """All who were let in, on any connection."""
-        await self.acts.may("pair list")
-        return await self._pairing.let_in()
+        """Who was let in, of the same."""
+        here, _ = await self.acts.may("pair list")
+        return self._mine(here, await self._pairing.let_in())
+
+    def _mine(self, here: Here, people: Sequence[P]) -> list[P]:
+        """Those of one connection, and each by the profile of the direct chat where they wrote, as in `accept`."""
+        connection = here.room.partition("/")[0]  # empty: of all of them
+        there = [one for one in people if connection in {"", one.person.partition("/")[0]}]
+        return [one for one in there if self._is_mine(one)]
+
+    def _is_mine(self, one: Waits | LetIn) -> bool:
+        there = self._place(one)
+        if there is None:
+            return self.acts.by.is_operator
+        return access.may(self.acts.by.who, there, CommandUse("pair list")).allowed
+
+    def _place(self, one: Waits | LetIn) -> Here | None:
+        return place(self.loaded, one.key) if one.key else None

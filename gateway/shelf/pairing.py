@@ -80,6 +80,8 @@ class LetIn:
     by: str
     name: str
     at_ms: int
+    key: ConversationKey | None
+    """Where they had written. None: nobody knows any more."""
 
 
 class TooMany(Exception):
@@ -163,7 +165,7 @@ class Pairing:
 
     async def accept(self, waits: Waits, code: str, change: Change) -> bool:
         """Let somebody in. False: the code does not count any more."""
-        value = written(change.who, change.at_ms, name=waits.name)
+        value = written(change.who, change.at_ms, name=waits.name, key=waits.key.dumped)
         said = change.line("pair accept", waits.person)
         answer = await self._run(
             "pair_accept", change.id, waits.key.connection, waits.person, _hashed(code), value, said, waits.dump()
@@ -172,9 +174,16 @@ class Pairing:
 
     async def done(self, change: Change) -> Waits | None:
         """Whom this very change let in, if it was made already and its answer was lost on the way."""
-        with reading():
-            kept: Any = await self._store.redis.get(f"{self._root}:made:{change.id}")
+        kept = await self._made(change)
         return _waits(*json.loads(kept)) if kept else None
+
+    async def was_ended(self, change: Change) -> bool:
+        """Whether this very change was made already."""
+        return await self._made(change) is not None
+
+    async def _made(self, change: Change) -> Any:
+        with reading():
+            return await self._store.redis.get(f"{self._root}:made:{change.id}")
 
     async def end(self, person: str, change: Change) -> bool:
         """Somebody is not let in any more. False: they were not."""
@@ -186,7 +195,7 @@ class Pairing:
         return [_waits(*one) for one in await self._run("pair_list", *connections)]
 
     async def let_in(self) -> list[LetIn]:
-        """All who were let in."""
+        """All who were let in, who came last at the end."""
         with reading():
             found: Any = await self._store.redis.hgetall(f"{self._root}:paired")
         return sorted((_let_in(person.decode(), value) for person, value in found.items()), key=lambda one: one.at_ms)
@@ -220,4 +229,5 @@ def _waits(person: str | bytes, is_: str | bytes, at_ms: bytes | int) -> Waits:
 
 def _let_in(person: str, value: bytes) -> LetIn:
     said = mapping(value)
-    return LetIn(person, str(said.get("by", "")), str(said.get("name", "")), int(said.get("at", 0)))
+    key = of_parts(json.loads(said["key"])) if said.get("key") else None
+    return LetIn(person, str(said.get("by", "")), str(said.get("name", "")), int(said.get("at", 0)), key)

@@ -16,6 +16,7 @@ from gateway.shelf import pairing
 from gateway.shelf.audit import read
 from gateway.store import Layout
 from tests.workers.at_desk import AtDesk, at_desk
+from tests.workers.room import Room
 
 DIRECT = ConversationKey("chat", "D-EVE")
 ADMINS = ConversationKey("chat", "ops")
@@ -31,11 +32,11 @@ Opened = Callable[..., Awaitable[AtDesk]]
 async def opened(tmp_path: Path, redis_url: str, layout: Layout) -> AsyncIterator[Opened]:
     async with AsyncExitStack() as stack:
 
-        async def there(**changed: Any) -> AtDesk:
+        async def there(room: Room | None = None, **changed: Any) -> AtDesk:
             settings = {"people": {"owners": ["chat/U-OLLI"]}}
             profile = {**PROFILE, **changed}
             return await stack.enter_async_context(
-                at_desk(tmp_path, redis_url, layout.prefix, profile=profile, settings=settings)
+                at_desk(tmp_path, redis_url, layout.prefix, profile=profile, settings=settings, room=room)
             )
 
         yield there
@@ -92,7 +93,7 @@ async def test_only_an_admin_lets_people_in_and_never_for_a_name(opened: Opened)
     assert "needs the role `admin`" in (await world.ask(f"/pair {code}", ADMINS, actor=MAX))[0]
     assert "needs the role `admin`" in (await world.ask("/pair", ADMINS, actor=MAX))[0]
     assert "I don't know you yet" not in (await world.ask("/help", ADMINS, actor=MAX))[0]
-    [listed] = await world.ask("/pair", ADMINS, actor=ANA)
+    [listed] = await direct(world, "/pair", ANA)
     assert "`chat/U-EVE` (`Ana`)" in listed
     assert code not in listed
     assert "Nobody waits under this code" in (await world.ask("/pair AAAA-AAAA", ADMINS, actor=ANA))[0]
@@ -103,6 +104,24 @@ async def test_only_an_admin_lets_people_in_and_never_for_a_name(opened: Opened)
     assert ("chat/U-EVE", "pair asked", "chat/U-EVE") in lines
     assert ("chat/U-ANA", "pair accept", "chat/U-EVE") in lines
     assert ("chat/U-MAX", "pair accept refused", "") in lines
+
+
+async def test_who_waits_is_told_where_nobody_else_reads_it(opened: Opened) -> None:
+    world = await opened()
+    await direct(world, "hello")
+    [told] = await world.ask("/pair", ADMINS, actor=ANA)
+    assert "U-EVE" not in told
+    assert "Say `/pair` to me directly" in told
+    assert "U-EVE" in (await direct(world, "/pair", ANA))[0]
+
+
+async def test_who_waits_is_told_in_a_channel_to_whoever_asks_alone(opened: Opened) -> None:
+    world = await opened(Room(ephemeral=True))
+    await direct(world, "hello")
+    await world.ask("/pair", ADMINS, actor=ANA)
+    _, part = world.room.parts[-1]
+    assert "U-EVE" in part.payload["text"]
+    assert part.only_for == "U-ANA"
 
 
 async def test_who_is_put_out_again_is_not_heard_not_in_what_waits_either(opened: Opened) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.admin.operations import operations
+from gateway.admin.visits import Caller
 from gateway.approvals.asked import Word, asked_in, decided
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
@@ -297,3 +298,35 @@ async def test_in_how_many_turns_skills_were_used_is_told_of_a_channel_and_of_al
     }
     everywhere = await there.do("skills.uses")
     assert (everywhere.turns, everywhere.skills["triage"].offered, everywhere.skills["triage"].loaded) == (4, 4, 3)
+
+
+async def test_of_whom_to_let_in_admins_see_and_end_those_of_their_own_profile(there: Admins) -> None:
+    """Both profiles hold on one connection; Nele wrote in a direct chat of one of them."""
+    code = await there.knock("slack-main", "U-NEW", "Nele")
+    other = Caller("slack-main/U-BO")
+
+    async def seen(caller: Caller, room: str) -> list[list[str]]:
+        found = await there.do("people.newcomers", caller, channel=room)
+        return [[one.person for one in found.waiting], [one.person for one in found.let_in]]
+
+    async def ended(caller: Caller, room: str) -> bool:
+        told = (await there.do("people.end", caller, channel=room, person="slack-main/U-NEW")).told
+        return "not let in any more" in str(told)
+
+    assert await seen(other, OTHER_ROOM) == [[], []]
+    assert await seen(ADMIN, ROOM) == [["slack-main/U-NEW"], []]
+    with pytest.raises(Refusal, match="role"):
+        await there.do("people.accept", other, channel=OTHER_ROOM, code=code)
+    await there.do("people.accept", ADMIN, channel=ROOM, code=code)
+    assert await seen(other, OTHER_ROOM) == [[], []]
+    assert not await ended(other, OTHER_ROOM)
+    assert await there.house.shelf.pairing.is_paired("slack-main/U-NEW")
+    assert await seen(ADMIN, ROOM) == [[], ["slack-main/U-NEW"]]
+    assert await seen(OWNER, OTHER_ROOM) == [[], ["slack-main/U-NEW"]], "an owner is one everywhere"
+    operation = operations()["people.end"]
+    given = operation.input.model_validate({"channel": ROOM, "person": "slack-main/U-NEW"})
+    told = [(await operation(there.visit(ADMIN, "once"), given)).told for _ in range(2)]
+    assert told[0] == told[1], "the same request, sent again"
+    assert await seen(ADMIN, ROOM) == [[], []]
+    line = next(one for one in await there.audit() if one.what == "pair end")
+    assert (line.channel, line.who) == ("slack-main/D-U-NEW", "slack-main/U-ANA")
