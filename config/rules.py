@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,17 +36,6 @@ def org_rule_of(loaded: Loaded, key: str, value: str | None = None) -> str:
     return _line(loaded, loaded.source, loaded.settings, key, value)
 
 
-def room_rule_of(loaded: Loaded, connection: str, channel: str) -> str:
-    """Which rule of `channels` chooses the profile of a room."""
-    room = f"{connection}/{channel}"
-    rules = loaded.settings.channels
-    index = next((at for at, rule in enumerate(rules) if fnmatchcase(room, rule.match)), None)
-    file = _short(loaded, loaded.source.file)
-    if index is None:
-        return f"{file}: channels (no rule fits {room}: {DEFAULT})"
-    return f"{file} line {loaded.source.line(('channels', index))}: channels"
-
-
 def _line(loaded: Loaded, source: Source, section: Section, key: str, value: str | None) -> str:
     file = _short(loaded, source.file)
     at: At = tuple(key.split(".", 2 if key.partition(".")[0] in PEOPLE else -1))  # a name of people's may have dots
@@ -53,8 +43,8 @@ def _line(loaded: Loaded, source: Source, section: Section, key: str, value: str
     if written is None:  # an empty key too: it means the default
         return f"{file}: {key} (not written: {_meant(section, at)})"
     if value is not None and isinstance(written, list):
-        fits = _is_person if at[0] in PEOPLE else _fits
-        at = next(((*at, index) for index, entry in enumerate(written) if fits(str(entry), value)), at)
+        is_it = fits if at[0] in PEOPLE else _fits_plainly
+        at = next(((*at, index) for index, entry in enumerate(written) if is_it(str(entry).strip(), value)), at)
     return f"{file} line {source.line(at)}: {key}"
 
 
@@ -64,7 +54,7 @@ def rule_of_room(loaded: Loaded, connection: str, channel: str) -> str:
     for at, rule in enumerate(loaded.settings.channels):
         if fnmatchcase(room, rule.match):
             return f"{file} line {loaded.source.line(('channels', at))}: channels ({rule.match})"
-    return f"{file}: channels (no rule fits: {DEFAULT})"
+    return f"{file}: channels (no rule fits {room}: {DEFAULT})"
 
 
 def _short(loaded: Loaded, file: Path) -> str:
@@ -83,14 +73,19 @@ def _meant(section: Section, at: At) -> str:
     return "allows nothing" if value in ([], {}, None) else str(value)
 
 
-def _fits(entry: str, value: str) -> bool:
+def fits(pattern: str, text: str) -> bool:
+    """Letter by letter; only `*` stands for anything."""
+    return _read(pattern).fullmatch(text) is not None
+
+
+@cache
+def _read(pattern: str) -> re.Pattern[str]:
+    return re.compile(re.escape(pattern).replace(r"\*", ".*"), re.DOTALL)
+
+
+def _fits_plainly(entry: str, value: str) -> bool:
     """Case and width of letters are no difference, `*` stands for anything, as in ids of skills."""
-    return _is_person(_plain(entry), _plain(value))
-
-
-def _is_person(entry: str, value: str) -> bool:
-    """Letter by letter; `*` stands for anything."""
-    return re.fullmatch(re.escape(entry.strip()).replace(r"\*", ".*"), value, re.DOTALL) is not None
+    return fits(_plain(entry), _plain(value))
 
 
 def _plain(text: str) -> str:

@@ -120,7 +120,7 @@ class Course:
             partial(self.agent.compacted, turn),
             self.passing.on,
             partial(spending.spent, self.mailbox.store),
-            Pins(self.mailbox.store).approved,
+            Pins(self.mailbox.store).of,
             partial(budgets.standing, self.mailbox.store),
         )
 

@@ -8,14 +8,14 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from config.loading import Loaded
-from config.rules import rule_of_room
 from gateway.admin.operations import LOOK, SOMEWHERE, Act, InChannel, Nothing, Result, Told, operation
 from gateway.admin.skills import SkillRow, rows
 from gateway.admin.visits import Visit
-from gateway.inventory import tool_names
+from gateway.conversation.key import ConversationKey
 from gateway.phrases import say
-from gateway.rights import access
-from gateway.rights.access import Here, ToolUse
+from gateway.rights import explaining
+from gateway.rights.access import Here
+from gateway.rights.pins import Pins
 from gateway.shelf.skill_table import count
 from skills import index
 from skills.folders import Skill
@@ -53,9 +53,12 @@ async def list_(visit: Visit, given: Nothing) -> Channels:
     """Which channels there are."""
     del given
     found = await visit.rooms()
-    named = [f"{one.connection}/{one.channel}" for one in found.keys]
     return Channels(
-        channels=[OneChannel(channel=one, chosen=chosen(visit.loaded, one)) for one in named], is_whole=found.is_whole
+        channels=[
+            OneChannel(channel=f"{one.connection}/{one.channel}", chosen=chosen(visit.loaded, one))
+            for one in found.keys
+        ],
+        is_whole=found.is_whole,
     )
 
 
@@ -63,7 +66,7 @@ class Tool(Result):
     name: str
     is_on: bool
     rule: str
-    """What says so: a line of the profile."""
+    """What says so: a line of the profile, or what was approved of its server's words."""
 
 
 class Calls(Result):
@@ -103,12 +106,13 @@ async def show(visit: Visit, given: InChannel) -> Channel:
     """One channel: its profile and the rule that chose it, its skills and tools, and why some are not on."""
     acts = visit.acts(given.channel)
     here = await acts.by.here()
+    pins = await Pins(visit.house.store).of(explaining.pinned(here))
     profile, settings = here.profile, visit.loaded.settings
     tokens = settings.skills.index_max_tokens
     laid_out = await asyncio.to_thread(index.lay_out, here.catalogue, tokens, profile.order, profile.delivery)
     return Channel(
         channel=given.channel,
-        chosen=chosen(visit.loaded, given.channel),
+        chosen=chosen(visit.loaded, visit.key(given.channel)),
         language=profile.language or "",
         timezone=profile.timezone,
         model=profile.model or settings.model.name,
@@ -117,7 +121,9 @@ async def show(visit: Visit, given: InChannel) -> Channel:
         is_readable=here.is_readable,
         skills_on=count(here, unlisted=True).on,
         skills=await rows(visit, acts, here),
-        tools=_tools(here),
+        tools=[
+            Tool(name=one.subject, is_on=one.answer == "yes", rule=one.rule) for one in explaining.tools(here, pins)
+        ],
         calls=Calls(
             all_ask=here.asks_for_all,
             asking=profile.approvals.ask,
@@ -200,14 +206,7 @@ def _for_files(catalogue: Catalogue, text: str) -> list[Skill]:
     return list({one.id: one for name in files for one in for_file(catalogue, name)}.values())
 
 
-def _tools(here: Here) -> list[Tool]:
-    every = dict.fromkeys([*here.profile.tools, *tool_names()])
-    verdicts = [(name, access.may(None, here, ToolUse(name))) for name in every]
-    return [Tool(name=name, is_on=one.allowed, rule=one.rule) for name, one in verdicts]
-
-
-def chosen(loaded: Loaded, channel: str) -> Chosen:
+def chosen(loaded: Loaded, key: ConversationKey) -> Chosen:
     """The profile of a channel, and the line that chose it."""
-    connection, _, name = channel.partition("/")
-    profile = loaded.profile_for(connection, name).name
-    return Chosen(profile=profile, rule=rule_of_room(loaded, connection, name))
+    found = explaining.chosen(loaded, key)
+    return Chosen(profile=found.answer, rule=found.rule)

@@ -11,6 +11,7 @@ from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, key_of
 from gateway.rights import explaining
 from gateway.rights.explaining import Answer, NotThere
+from gateway.rights.pins import Pins
 from skills.visible import one_line
 
 
@@ -43,11 +44,11 @@ def explain(  # noqa: PLR0917  # as click gives them
         if skill is not None:
             return explaining.skill(here, skill)
         if tool is not None:
-            return explaining.tool(here, tool)
+            return explaining.tool(here, tool, await Pins(there.store).of(explaining.pinned(here, tool)))
         if person is not None:
             is_paired = await there.acts.shelf.pairing.is_paired(person)
             return explaining.person(here, person, is_paired=is_paired)
-        return explaining.channel(loaded, key, here)
+        return explaining.channel(loaded, key, here, await Pins(there.store).of(explaining.pinned(here)))
 
     try:
         found = do(loaded, channel, work)

@@ -9,7 +9,7 @@ import difflib
 import importlib
 import pkgutil
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # intake looks commands up by name, and must not load what th
     from gateway.costs.spending import Accounts, Spent
     from gateway.events import Attachment
     from gateway.platforms import Capabilities
+    from gateway.rights.pins import Pin
     from gateway.shelf.notes import Notes
     from gateway.shelf.shelf import Shelf
 
@@ -76,8 +77,8 @@ class Outside:
     """To the conversation of this channel where that code is asked, which answers it. Raises `Unreachable`."""
     spent: Callable[[Sequence[str]], Awaitable[list[Spent]]]
     """See `gateway.costs.spending.spent`."""
-    approved: Callable[[Sequence[str]], Awaitable[list[str]]]
-    """Of these tools of servers, those that may be offered: somebody has approved their words."""
+    pins: Callable[[Sequence[str]], Awaitable[Mapping[str, Pin]]]
+    """See `gateway.rights.pins.Pins.of`."""
     standing: Callable[[Accounts, Sequence[Limit]], Awaitable[list[Standing]]]
     """See `gateway.costs.budgets.standing`."""
 

@@ -38,6 +38,8 @@ Reason = Literal[
     "changed",
     "gone",
     "role",
+    "unapproved",
+    "reworded",
     "guest",
     "guests",
     "closed",
@@ -141,13 +143,19 @@ class SkillUse:
     act: Act
 
 
+Words = Literal["ours", "approved", "unapproved", "reworded"]
+"""The words in which a tool is described: our own, or those of its server, which count as somebody approved them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """A call of one of our own tools."""
+    """A call of a tool, one of ours or a server's."""
 
     name: str
     effect: Effect = "once"
     """Matters where somebody from outside asks."""
+    words: Words = "ours"
+    """As of now (`gateway.rights.pins.words_of`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,10 +351,8 @@ def may(who: Who, here: Here, thing: Thing) -> Verdict:
         case Kept(id=name):
             reason = _kept(here, thing)
             return Verdict(reason == "allowed", reason, f"{name} in {here.room}: {reason}")
-        case ToolUse(name, effect):
-            listed = is_listed(name, here.profile.tools)
-            verdict = Verdict(listed, "allowed" if listed else "profile", here.rule("tools", name))
-            return _of_guest(who, here, verdict, changes=effect != "read")
+        case ToolUse():
+            return _of_guest(who, here, _tool(here, thing), changes=thing.effect != "read")
         case Approval(requester):
             return _approval(who, here, requester)
         case Reply(requester):
@@ -359,6 +365,17 @@ def may(who: Who, here: Here, thing: Thing) -> Verdict:
             return _command(who, here, name, about_others=about_others)
         case Talk(is_direct, is_paired):
             return _talk(who, here, is_direct=is_direct, is_paired=is_paired)
+
+
+def _tool(here: Here, use: ToolUse) -> Verdict:
+    if not is_listed(use.name, here.profile.tools):
+        return Verdict(False, "profile", here.rule("tools", use.name))
+    match use.words:
+        case "unapproved":
+            return Verdict(False, "unapproved", f"deskmate mcp: {use.name} is not approved")
+        case "reworded":
+            return Verdict(False, "reworded", f"deskmate mcp: {use.name} is described otherwise than was approved")
+    return Verdict(True, "allowed", here.rule("tools", use.name))
 
 
 def _command(actor: Actor | None, here: Here, name: str, *, about_others: bool) -> Verdict:

@@ -4,17 +4,19 @@ chat and pages alike; nothing is decided here, `access.may` is asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from config.checks import nearest
 from config.limits import MICROS, Limit, limits
 from config.loading import Loaded
-from config.rules import room_rule_of
+from config.rules import rule_of_room
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor
 from gateway.inventory import tool_names
 from gateway.rights.access import COMMANDS, Approval, CommandUse, Here, SkillUse, Talk, ToolUse, Verdict, may
+from gateway.rights.pins import Pin, is_of_server, words_of
 from gateway.rights.roles import named, roles_of
 from gateway.rights.skill_tools import COMES_WITH
 from gateway.shelf import naming
@@ -51,18 +53,38 @@ class Answer:
 
 
 class NotThere(Exception):
-    """There is nothing of this name. `str()` is for people."""
+    """There is nothing of this name. `str()` is for operators."""
+
+    def __init__(self, told: str, near: str | None = None) -> None:
+        super().__init__(f"{told}; perhaps {near}?" if near else told)
+        self.near = near
 
 
-def channel(loaded: Loaded, key: ConversationKey, here: Here) -> list[Answer]:
-    """All that there is to say of a channel, in the order in which people ask."""
+def pinned(here: Here, *names: str) -> list[str]:
+    """The tools of servers there, and among these names, of which has to be known what was approved of them."""
+    return [name for name in dict.fromkeys([*here.profile.tools, *names]) if is_of_server(name)]
+
+
+def chosen(loaded: Loaded, key: ConversationKey) -> Answer:
+    """The profile of a channel, and the line that chose it."""
+    profile = loaded.profile_for(key.connection, key.channel)
+    return Answer("profile", "profile", profile.name, rule_of_room(loaded, key.connection, key.channel))
+
+
+def channel(
+    loaded: Loaded, key: ConversationKey, here: Here, pins: Mapping[str, Pin], *, whole: bool = True
+) -> list[Answer]:
+    """All that there is to say of a channel, in the order in which people ask. Not `whole`: without skills that are not in
+    force, for people who don't look after them.
+    """
     profile, ask = here.profile, here.profile.approvals
+    skills = [one for skill in _skills(here) for one in of_skill(here, skill)]
     return [
-        Answer("profile", "profile", profile.name, room_rule_of(loaded, key.connection, key.channel)),
+        chosen(loaded, key),
         Answer("direct", "direct chats", here.direct, here.rule("direct", "")),
         Answer("direct", "guests", profile.guests, here.rule("guests", "")),
-        *(one for skill in _skills(here) for one in of_skill(here, skill)),
-        *(_tool(here, name) for name in _tools(here)),
+        *(one for one in skills if whole or one.answer != "no"),
+        *tools(here, pins),
         Answer("approval", "calls that ask", ", ".join(ask.ask) or "none", here.rule("approvals.ask", "")),
         Answer("approval", "calls after text from outside", ask.tainted, here.rule("approvals.tainted", "")),
         Answer("approval", "own yes", _word(ask.own), here.rule("approvals.own", "")),
@@ -92,8 +114,7 @@ def skill(here: Here, name: str) -> list[Answer]:
     except Several as error:
         raise NotThere(f"{name} fits several skills: {', '.join(error.ids)}") from None
     except Unknown as error:
-        near = f"; perhaps {', '.join(error.closest)}?" if error.closest else ""
-        raise NotThere(f"there is no skill {name}{near}") from None
+        raise NotThere(f"there is no skill {name}", error.closest) from None
     found = meant.skill or meant.waiting
     if found is None:
         raise NotThere(f"{meant.id} can't be read, or is gone")
@@ -108,23 +129,44 @@ def of_skill(here: Here, one: Skill) -> list[Answer]:
     return answers
 
 
-def tool(here: Here, name: str) -> list[Answer]:
-    """Of a tool, or of a skill's program, by the name that a model calls. Raises `NotThere`."""
-    programs = {tool_name(one.id): one for one in here.library.skills.values() if one.program}
+def runnable(here: Here) -> list[Skill]:
+    """Skills whose programs run there."""
+    return [one for one in here.catalogue.skills if one.program and may(None, here, SkillUse(one, "run")).allowed]
+
+
+def tools(here: Here, pins: Mapping[str, Pin]) -> list[Answer]:
+    """All tools that there are, those of the profile first. `pins`: of what `pinned` names."""
+    return [_tool(here, name, pins) for name in _tools(here)]
+
+
+def tool(here: Here, name: str, pins: Mapping[str, Pin], *, whole: bool = True) -> list[Answer]:
+    """Of a tool, or of a skill's program, by the name that a model calls: first whether it may be called. Raises `NotThere`;
+    not `whole`: also for programs of skills that the profile does not list, and nothing like it is named that is not in force.
+    """
+    programs = {
+        tool_name(one.id): one
+        for one in here.library.skills.values()
+        if one.program and (whole or here.fits(ids.key(one.id)))
+    }
+    there = [*_tools(here), *COMES_WITH]
     if name in programs:
         answers = [_verdict("program", name, may(None, here, SkillUse(programs[name], "run")))]
-    elif name in {*tool_names(), *here.profile.tools} or COMES_WITH.get(name):
-        answers = [_tool(here, name)]
+    elif name in there:
+        answers = [_tool(here, name, pins)]
     else:
-        raise NotThere(f"there is no tool {name}")
+        known = [*there, *(programs if whole else (tool_name(one.id) for one in runnable(here)))]
+        raise NotThere(f"there is no tool {name}", nearest(name, known))
     profile = here.profile
     if name in profile.approvals.ask:
         answers.append(Answer("approval", f"calls of {name}", "ask", here.rule("approvals.ask", name)))
     return [*answers, Answer("hitl", "every call with an effect asks", _word(here.asks_for_all), _hitl(here))]
 
 
-def person(here: Here, who: str, *, is_paired: bool) -> list[Answer]:
-    """Of `connection/id`: the roles, whether they are answered, and what they may say. Raises `NotThere`."""
+def person(here: Here, who: str, *, is_paired: bool | None) -> list[Answer]:
+    """Of `connection/id`: the roles, whether they are answered, and what they may say. Raises `NotThere`.
+
+    `is_paired`: whether they were let in with a code; None: that is no matter of whoever asks.
+    """
     connection, slash, id_ = who.partition("/")
     if not (connection and slash and id_):
         raise NotThere(f"{who} is nobody's id: wanted is CONNECTION/ID, as /role tells each person their own")
@@ -132,7 +174,11 @@ def person(here: Here, who: str, *, is_paired: bool) -> list[Answer]:
     return [
         *(Answer("role", role, "yes", rule) for role, rule in roles_of(here, actor).items()),
         _verdict("talk", "in the channel", may(actor, here, Talk(is_direct=False))),
-        _verdict("talk", "in direct chats", may(actor, here, Talk(is_direct=True, is_paired=is_paired))),
+        *(
+            []
+            if is_paired is None
+            else [_verdict("talk", "in direct chats", may(actor, here, Talk(is_direct=True, is_paired=is_paired)))]
+        ),
         _verdict("approval", "say yes to calls of others", may(actor, here, Approval(SOMEBODY))),
         _verdict("approval", "say yes to their own calls", may(actor, here, Approval(id_))),
         *(_verdict("command", f"/{name}", may(actor, here, CommandUse(name))) for name in sorted(COMMANDS)),
@@ -161,8 +207,8 @@ def _tools(here: Here) -> list[str]:
     return list(dict.fromkeys([*here.profile.tools, *tool_names()]))
 
 
-def _tool(here: Here, name: str) -> Answer:
-    return _verdict("tool", name, may(None, here, ToolUse(name)))
+def _tool(here: Here, name: str, pins: Mapping[str, Pin]) -> Answer:
+    return _verdict("tool", name, may(None, here, ToolUse(name, words=words_of(name, pins))))
 
 
 def _verdict(kind: Kind, subject: str, verdict: Verdict) -> Answer:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from gateway.rights.access import Words
 from gateway.shelf.audit import line_of
 from gateway.store import Script, Store, reading, script_of
 
@@ -86,10 +87,6 @@ class Pins:
         found = zip(asked, pins, changed, strict=True)
         return {name: _pin(name, stored, other or b"") for name, stored, other in found if stored}
 
-    async def approved(self, names: Iterable[str]) -> list[str]:
-        """Those of these that may be offered."""
-        return [name for name, pin in (await self.of(names)).items() if pin.holds]
-
     async def approve(self, definition: Definition, by: str, at_ms: int) -> None:
         """From now on the tool may be offered, in just these words."""
         said = {"description": definition.description, "schema": definition.schema}
@@ -106,6 +103,21 @@ class Pins:
         news.
         """
         return bool(await self.store.run(_CHANGED, self._root, pin.name, pin.hash, now or "gone"))
+
+
+def is_of_server(name: str) -> bool:
+    """Whether a tool is a server's: `server__tool`."""
+    return "__" in name
+
+
+def words_of(name: str, pins: Mapping[str, Pin]) -> Words:
+    """In whose words a tool is described; `pins` are those that there are (`Pins.of`)."""
+    if not is_of_server(name):
+        return "ours"
+    pin = pins.get(name)
+    if pin is None:
+        return "unapproved"
+    return "approved" if pin.holds else "reworded"
 
 
 def _pin(name: str, stored: bytes, changed: bytes) -> Pin:

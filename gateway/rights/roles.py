@@ -6,11 +6,10 @@ Files name most of them: the settings the owners, a profile the others. A channe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Final, Literal
 
+from config.rules import fits
 from gateway.events import Actor
 
 if TYPE_CHECKING:
@@ -86,11 +85,6 @@ def line_of(here: Here, actor: Actor | None, role: Role) -> str:
     return here.rule("roles.admin" if role == "channel_admin" else f"roles.{role}", "")
 
 
-def fits(pattern: str, person: str) -> bool:
-    """Letter by letter; only `*` stands for anything."""
-    return _read(pattern).fullmatch(person) is not None
-
-
 def _given(here: Here, person: str) -> Iterator[tuple[Role, str]]:
     roles = here.profile.roles
     if any(fits(one, person) for one in here.owners):
@@ -121,8 +115,3 @@ def _guest(here: Here, actor: Actor, person: str) -> str:
 
 def _granted(by: str, person: str, room: str) -> str:
     return f"{by} made {person} an admin of {room}"
-
-
-@cache
-def _read(pattern: str) -> re.Pattern[str]:
-    return re.compile(re.escape(pattern).replace(r"\*", ".*"), re.DOTALL)

@@ -45,7 +45,9 @@ def without(all_: Any, *others: str) -> list[str]:
     return [one for one in get_args(all_) if one not in others]
 
 
-SKILL_REASONS: Final = without(Reason, "allowed", "changed", "role", "guest", "guests", "closed", "unpaired", "nobody")
+SKILL_REASONS: Final = without(
+    Reason, "allowed", "changed", "unapproved", "reworded", "role", "guest", "guests", "closed", "unpaired", "nobody"
+)
 """Those of whether a skill may be used, and not a text of it that a conversation holds."""
 EVERY_COMMAND: Final = [*commands.names()]
 PYTHON: Final[dict[str, Sequence[str]]] = {

@@ -10,7 +10,7 @@ from typing import Final
 
 from config.settings import McpServerSettings, Settings
 from gateway.logs import log
-from gateway.rights.pins import Definition, Pins
+from gateway.rights.pins import Definition, Pins, is_of_server, words_of
 from gateway.running.serving import cancelled
 from skills.schemas import BrokenSchema
 from workers.mcp import Offered
@@ -131,17 +131,17 @@ class Servers:
 
     async def offered(self, names: Iterable[str]) -> Offered:
         """As they were approved: no server is asked for it. Raises `Unreachable`."""
-        ours = [name for name in names if name.partition("__")[0] in self._servers and "__" in name]
+        ours = [name for name in names if is_of_server(name) and name.partition("__")[0] in self._servers]
         pins = await self._pins.of(ours)
         tools: dict[str, McpTool] = {}
         withheld: dict[str, str] = {}
         for name in ours:
-            pin = pins.get(name)
-            if pin is None:
+            words = words_of(name, pins)
+            if words == "unapproved":
                 withheld[name] = "nobody has approved it yet"
-            elif not pin.holds:
+            elif words == "reworded":
                 withheld[name] = "its server describes it otherwise than what was approved"
-            elif (tool := self._tool(pin.definition)) is None:
+            elif (tool := self._tool(pins[name].definition)) is None:
                 withheld[name] = "it can't be used"
             else:
                 tools[name] = tool

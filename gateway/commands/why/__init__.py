@@ -7,14 +7,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from gateway.acting import acts_of
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.commands.why import answer, one
-from gateway.commands.why.telling import tools_of
 from gateway.conversation.turns import last_turn
 from gateway.phrases import say
 from gateway.rights import explaining
-from gateway.rights.access import Here, SkillUse, ToolUse, may
+from gateway.rights.access import CommandUse, Here, may
 from gateway.rights.explaining import Answer, NotThere
+from gateway.rights.roles import person_of
 from gateway.text.quoting import few, quoted
 from skills.programs import tool_name
 
@@ -37,9 +38,9 @@ async def run(said: Said) -> Done:
         case [what, name] if what.lower() == "skill":
             return Done(one.skill(said, here, name, turn))
         case [what, name] if what.lower() == "tool":
-            return Done(one.tool(said, here, name, turn, is_approved=bool(await _offered(said, [name]))))
+            return Done(one.tool(said, here, name, turn, await said.outside.pins(explaining.pinned(here, name))))
         case [what] if what.lower() == "channel":
-            return Done(_explained(explaining.channel(said.outside.loaded, said.event.conversation, here), language))
+            return Done(_explained(await _channel(said, here), language))
         case [what, name] if what.lower() == "person":
             return await _person(said, here, name)
     return misused("why", language)
@@ -47,22 +48,21 @@ async def run(said: Said) -> Done:
 
 async def _has(said: Said, here: Here) -> list[str]:
     """What may be used in this channel now."""
-    language = said.language
-    tools = await _offered(said, [name for name in tools_of(here) if may(None, here, ToolUse(name)).allowed])
+    language, pins = said.language, await said.outside.pins(explaining.pinned(here))
+    tools = [one.subject for one in explaining.tools(here, pins) if one.answer == "yes"]
+    tools += [tool_name(skill.id) for skill in explaining.runnable(here)]
     skills = [skill.id for skill in here.catalogue.skills]
-    programs = [skill for skill in here.catalogue.skills if skill.program]
-    tools += [tool_name(skill.id) for skill in programs if may(None, here, SkillUse(skill, "run")).allowed]
     return [
         say("why.has", language, tools=_named(tools, language), skills=_named(skills, language)),
         say("why.more", language),
     ]
 
 
-async def _offered(said: Said, tools: Sequence[str]) -> list[str]:
-    """Without those of servers that nobody has approved: no model is told of them."""
-    of_servers = [name for name in tools if "__" in name]
-    approved = await said.outside.approved(of_servers) if of_servers else []
-    return [name for name in tools if name not in of_servers or name in approved]
+async def _channel(said: Said, here: Here) -> list[Answer]:
+    """To whoever looks after its skills also what is not in force."""
+    pins = await said.outside.pins(explaining.pinned(here))
+    whole = acts_of(said).looks_after(here)
+    return explaining.channel(said.outside.loaded, said.event.conversation, here, pins, whole=whole)
 
 
 def _named(names: list[str], language: str) -> str:
@@ -72,7 +72,9 @@ def _named(names: list[str], language: str) -> str:
 async def _person(said: Said, here: Here, name: str) -> Done:
     connection = said.event.conversation.connection
     who = name if "/" in name else f"{connection}/{name.lstrip('@')}"
-    is_paired = await said.outside.shelf.pairing.is_paired(who)
+    actor = said.event.actor
+    is_theirs = who == person_of(here.room, actor) or may(actor, here, CommandUse("pair list")).allowed
+    is_paired = await said.outside.shelf.pairing.is_paired(who) if is_theirs else None
     try:
         answers = explaining.person(here, who, is_paired=is_paired)
     except NotThere:

@@ -8,7 +8,8 @@ from typing import Any, Final
 from gateway.commands.why.telling import tool_line
 from gateway.conversation.records import Record
 from gateway.phrases import say
-from gateway.rights.access import Here, SkillUse, may
+from gateway.rights import explaining
+from gateway.rights.access import Here
 from gateway.rights.skill_tools import LOAD
 from gateway.shelf.skill_table import tier_in
 from gateway.text.quoting import few, quoted
@@ -88,7 +89,7 @@ def _program(here: Here, tool: str) -> Skill | None:
 def _could(here: Here, language: str) -> list[str]:
     """Skills and programs that may be asked for."""
     skills = here.catalogue.skills
-    programs = [one for one in skills if one.program and may(None, here, SkillUse(one, "run")).allowed]
+    programs = explaining.runnable(here)
     found = []
     if skills:
         found.append(say("why.could_load", language, ids=_named(skills, language)))

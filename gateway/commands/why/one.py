@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from config.checks import nearest
 from gateway.acting import acts_of
 from gateway.commands import Said
-from gateway.commands.why.telling import reason, tool_line, tools_of
+from gateway.commands.why.telling import reason, tool_line
 from gateway.conversation.records import Record
 from gateway.phrases import say
-from gateway.rights.access import Here, SkillUse, ToolUse, Verdict, may
+from gateway.rights import explaining
+from gateway.rights.access import Here
+from gateway.rights.explaining import Answer, NotThere
+from gateway.rights.pins import Pin
 from gateway.rights.skill_tools import LOAD
 from gateway.shelf import naming
 from gateway.shelf.naming import Several, Unknown
@@ -37,37 +39,32 @@ def skill(said: Said, here: Here, name: str, turn: Sequence[Record]) -> str:
     one = meant.skill or meant.waiting
     if one is None:
         return say("skill.no.gone", language, id=quoted(meant.id))
-    lines = [_standing("why.may_load", may(None, here, SkillUse(one, "load")), language)]
-    if one.program:
-        lines.append(_standing("why.may_run", may(None, here, SkillUse(one, "run")), language))
+    keys = {"skill": "why.may_load", "program": "why.may_run"}
+    lines = [_answered(keys[answer.kind], answer, language) for answer in explaining.of_skill(here, one)]
     lines += _of_skill(said, one, turn)
     return _told(say("why.skill", language, id=quoted(one.id), tier=tier_in(one.tier, language)), lines)
 
 
-def tool(said: Said, here: Here, name: str, turn: Sequence[Record], *, is_approved: bool) -> str:
-    """`/why tool NAME`. `is_approved`: it is none of a server, or somebody has approved its words."""
+def tool(said: Said, here: Here, name: str, turn: Sequence[Record], pins: Mapping[str, Pin]) -> str:
+    """`/why tool NAME`."""
     language = said.language
-    listed = [one for one in here.library.skills.values() if here.fits(ids.key(one.id))]
-    runs = {tool_name(one.id): one for one in listed if one.program}
-    if name not in runs and name not in (there := tools_of(here)):
-        near = nearest(name, [*runs, *there])
-        key = "why.no_tool_near" if near else "why.no_tool"
-        return say(key, language, name=quoted(name), near=quoted(near or ""))
-    verdict = may(None, here, SkillUse(runs[name], "run") if name in runs else ToolUse(name))
-    lines = [_standing("why.may_call", verdict, language)]
-    if verdict.allowed and not is_approved:
-        lines.append(say("why.not_approved", language, name=name))
-    if verdict.allowed and (here.asks_for_all or name in here.profile.approvals.ask):
-        lines.append(say("why.hitl" if here.asks_for_all else "why.asks", language))
+    try:
+        call, *asks = explaining.tool(here, name, pins, whole=acts_of(said).looks_after(here))
+    except NotThere as error:
+        key = "why.no_tool_near" if error.near else "why.no_tool"
+        return say(key, language, name=quoted(name), near=quoted(error.near or ""))
+    lines = [_answered("why.may_call", call, language)]
+    kinds = {one.kind for one in asks if one.answer in {"yes", "ask"}} if call.answer == "yes" else set()
+    lines += [say("why.hitl" if "hitl" in kinds else "why.asks", language)] if kinds else []
     lines += _of_tool(said, [one for one in turn if one.type == "tool_result" and one.data["name"] == name], turn)
     return _told(say("why.tool", language, name=quoted(name)), lines)
 
 
-def _standing(key: str, verdict: Verdict, language: str) -> str:
+def _answered(key: str, answer: Answer, language: str) -> str:
     """Yes or no, by the rule that decides."""
-    if verdict.allowed and not verdict.as_data:
-        return say(f"{key}.yes", language, rule=quoted(verdict.rule))
-    return say(f"{key}.no", language, why=reason(verdict.reason, verdict.rule, language))
+    if answer.answer == "yes":
+        return say(f"{key}.yes", language, rule=quoted(answer.rule))
+    return say(f"{key}.no", language, why=reason(answer.reason, answer.rule, language))
 
 
 def _of_skill(said: Said, one: Skill, turn: Sequence[Record]) -> Iterator[str]:

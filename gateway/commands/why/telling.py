@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from gateway.conversation.records import Record
-from gateway.inventory import tool_names
 from gateway.phrases import phrases, say
-from gateway.rights.access import Here
 from gateway.text.quoting import quoted
 
 
@@ -28,8 +26,3 @@ def reason(word: str, rule: str, language: str) -> str:
         return quoted(rule)
     told = say(key, language, rule=quoted(rule))
     return told if quoted(rule) in told else say("why.rule", language, why=told, rule=quoted(rule))
-
-
-def tools_of(here: Here) -> list[str]:
-    """All that there are: our own ones, and those of servers that the profile lists."""
-    return list(dict.fromkeys([*tool_names(), *here.profile.tools]))

@@ -145,7 +145,7 @@ class World:
                 compact,
                 pass_on,
                 partial(spent, self.store),
-                Pins(self.store).approved,
+                Pins(self.store).of,
                 partial(standing, self.store),
             ),
             **said,

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pytest
 from click.testing import CliRunner
 
+from gateway.admin.operations import operations
+from gateway.admin.visits import Caller, House, Visit
 from gateway.cli import deskmate
+from gateway.conversation.mailbox import Mailbox
+from gateway.events import Event
+from gateway.intake import Received
 from gateway.rights import explaining
 from gateway.rights.explaining import NotThere
+from gateway.rights.pins import Definition, Pins
 from gateway.store import Store
+from skills.programs import tool_name
+from tests.gateway.commands.test_skill import RUNS
 from tests.gateway.commands.world import ANA, MAX, OPS, World
+from tests.skills.test_library import write
 
 PROFILE = """\
 skills: ["*"]
@@ -35,7 +47,7 @@ async def world(store: Store, tmp_path: Path) -> World:
 
 async def lines(world: World) -> list[str]:
     here = await world.shelf.here(OPS, world.loaded)
-    return list(explaining.told(explaining.channel(world.loaded, OPS, here)))
+    return list(explaining.told(explaining.channel(world.loaded, OPS, here, {})))
 
 
 async def test_a_channel_is_told_with_the_line_that_decides_each_thing(world: World) -> None:
@@ -59,7 +71,7 @@ async def test_a_channel_is_told_with_the_line_that_decides_each_thing(world: Wo
 async def test_one_thing_is_told_by_itself(world: World) -> None:
     here = await world.shelf.here(OPS, world.loaded)
     assert [one.answer for one in explaining.skill(here, "WEB-ACCESS")] == ["yes"]
-    tool = explaining.tool(here, "web_fetch")
+    tool = explaining.tool(here, "web_fetch", {})
     assert [(one.kind, one.answer) for one in tool] == [("tool", "yes"), ("approval", "ask"), ("hitl", "no")]
     ana = {one.subject: one.answer for one in explaining.person(here, "slack-main/U-ANA", is_paired=False)}
     assert (ana["admin"], ana["/skill off"], ana["/skill trust"], ana["/skill off everywhere"]) == (
@@ -71,9 +83,10 @@ async def test_one_thing_is_told_by_itself(world: World) -> None:
     eve = {one.subject: one for one in explaining.person(here, "slack-main/U-EVE", is_paired=False)}
     assert (eve["/help"].answer, eve["/status"].answer, eve["/status"].reason) == ("yes", "no", "guest")
     assert eve["/status"].rule == "profiles/default.yaml line 6: roles.guest"
-    for ask in (explaining.skill, explaining.tool):
-        with pytest.raises(NotThere, match="there is no"):
-            ask(here, "nothing-like-it")
+    with pytest.raises(NotThere, match="there is no skill"):
+        explaining.skill(here, "nothing-like-it")
+    with pytest.raises(NotThere, match="there is no tool web_fech; perhaps web_fetch"):
+        explaining.tool(here, "web_fech", {})
     with pytest.raises(NotThere, match="/role"):
         explaining.person(here, "Ana", is_paired=False)
 
@@ -84,6 +97,77 @@ async def test_the_chat_tells_the_same(world: World) -> None:
     told = await world.told("/why person @U-ANA", MAX)
     assert "role admin: yes (profiles/default.yaml line 5: roles.admin)" in told
     assert "nobody's id" in await world.told("/why person /", MAX)
+
+
+async def test_a_member_is_told_what_is_in_force_and_who_looks_after_it_all(world: World) -> None:
+    await world.say("/skill off web-access", ANA)
+    told = await world.told("/why channel", MAX)
+    assert "web-access" not in told
+    assert "skill skill-writing: yes" in told
+    assert "skill web-access: no, off_here" in await world.told("/why channel", ANA)
+
+
+async def test_no_name_is_guessed_that_a_member_may_not_know(world: World) -> None:
+    write(world.org, "runner")
+    for name, text in RUNS.items():
+        (world.org / "runner" / name).write_text(text)
+    await world.packer.step()
+    name = tool_name("runner")
+    assert f"Perhaps `{name}`?" in await world.told(f"/why tool {name[:-1]}", ANA)
+    assert "Perhaps" not in await world.told(f"/why tool {name[:-1]}", MAX), "its program does not run here"
+    assert "may not be called" in await world.told(f"/why tool {name}", MAX), "who knows it hears why not"
+
+
+async def test_who_was_let_in_is_told_to_themselves_and_to_who_lets_people_in(world: World) -> None:
+    for who, about, is_told in ((MAX, "U-MAX", True), (MAX, "U-BO", False), (ANA, "U-BO", True)):
+        told = await world.told(f"/why person {about}", who)
+        assert ("talk in direct chats" in told) == is_told
+        assert "talk in the channel: yes" in told
+
+
+SERVERS: Final = "mcp: {servers: {wiki: {url: https://wiki.example/mcp}}}\nconnections: {slack-main: {platform: slack, signing_secret: $SECRET, bot_token: $SECRET}}\n"
+WIKI: Final = Definition("wiki__search", "Searches.", {"type": "object"})
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"), [("nobody", "unapproved"), ("yes", "allowed"), ("changed", "reworded"), ("again", "allowed")]
+)
+async def test_a_tool_of_a_server_is_told_as_it_was_approved_on_every_way(
+    store: Store, tmp_path: Path, state: str, reason: str
+) -> None:
+    """The command line, the chat and the page ask one and the same."""
+    made = World(
+        store, tmp_path, settings=SERVERS, profile=PROFILE.replace("[load_skill,", "[wiki__search, load_skill,")
+    )
+    await made.packer.step()
+    pins = Pins(store)
+    if state != "nobody":
+        await pins.approve(WIKI, "operator root", 1)
+    if state in {"changed", "again"}:
+        await pins.note_change(WIKI, "other")
+    if state == "again":
+        await pins.approve(replace(WIKI, description="Searches all."), "operator root", 2)
+    here = await made.shelf.here(OPS, made.loaded)
+    found = await pins.of(explaining.pinned(here, "wiki__search"))
+    answer = "yes" if reason == "allowed" else "no"
+    [one, *_] = explaining.tool(here, "wiki__search", found)
+    assert (one.answer, one.reason) == (answer, reason)
+    assert one in explaining.channel(made.loaded, OPS, here, found)
+    assert ("it may be called here" in await made.told("/why tool wiki__search", MAX)) == (answer == "yes")
+    assert f"tool wiki__search: {answer}" in await made.told("/why channel", MAX)
+    has = next(line for line in (await made.told("/why", MAX)).splitlines() if "has the tools" in line)
+    assert ("`wiki__search`" in has) == (answer == "yes")
+    mailbox = Mailbox(store, made.loaded.settings.mailbox)
+    house = House(store, mailbox, made.shelf, made.notes, lambda: made.loaded, nobody_says)
+    show = operations()["channels.show"]
+    visit = Visit(house, Caller(operator="root"), "v", 1, made.loaded)
+    shown = await show(visit, show.input.model_validate({"channel": "slack-main/C-OPS"}))
+    [tool] = [tool for tool in shown.tools if tool.name == "wiki__search"]
+    assert (tool.is_on, tool.rule) == (answer == "yes", one.rule)
+
+
+async def nobody_says(events: Sequence[Event]) -> list[Received]:
+    raise AssertionError(events)
 
 
 def test_the_command_line_tells_the_same_and_programs_get_json(tmp_path: Path, redis_url: str) -> None:
