@@ -9,7 +9,7 @@ REQUIRE := $(if $(DESKMATE_TESTS_REQUIRE),--require $(DESKMATE_TESTS_REQUIRE))
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(REQUIRE)
 
-.PHONY: check setup demo test fix builtin-hashes lock bench clean
+.PHONY: check setup demo test model fix builtin-hashes lock bench clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := check
 
@@ -27,6 +27,9 @@ demo: .venv/.core ## a message in, a reply out: real gateway, real worker, a scr
 
 test: .venv/.test
 	$(PYTEST)
+
+model: .venv/.test ## all orders in which gateways, workers and Redis can act, with up to two faults; takes half an hour
+	$(BIN)/python -m tests.gateway.conversation.model
 
 fix: .venv/.test ## repair what can be repaired
 	$(BIN)/ruff check --fix .
