@@ -24,6 +24,14 @@ def web_address(value: str) -> str:
     return value.rstrip("/")
 
 
+def is_sealed(url: str) -> bool:
+    """Whether what goes there can't be read on the way: https, or it stays on this machine."""
+    parts = _split(url)
+    if parts is None or not parts.hostname:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"})
+
+
 def redis_address(value: SecretStr) -> SecretStr:
     """`redis://`, `rediss://` or `unix://`."""
     parts = _split(value.get_secret_value())

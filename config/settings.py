@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from config.addresses import exact_place, listening_host, person, redis_address, web_address
+from config.addresses import exact_place, is_sealed, listening_host, person, redis_address, web_address
 from config.source import Variable
 
 Language = Literal["en", "zh"]
@@ -114,6 +114,7 @@ ExactPlace = Annotated[str, AfterValidator(exact_place)]
 Person = Annotated[str, AfterValidator(person)]
 """`connection/id`, as the platform numbers people."""
 Port = Annotated[int, Field(ge=1, le=65535)]
+ConnectionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 SkillId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 """As `deskmate skills list` shows it. No pattern: what is granted is granted by name."""
 
@@ -219,8 +220,35 @@ class ChatSettings(Section):
     """The shortest time between two updates of a growing answer."""
 
 
+class OidcSettings(Section):
+    """Signing in to the admin pages with an identity provider (OpenID Connect). Who may what is said by roles all the same."""
+
+    issuer: WebAddress
+    """The provider, as its discovery document names itself, such as `https://slack.com`."""
+    client_id: str = Field(min_length=1)
+    """What the provider knows deskmate by. Its redirect address there: `gateway.public_url` and `/admin/oidc/back`."""
+    client_secret: Secret | None = None
+    """Without one the client is a public one, which PKCE alone protects."""
+    connection: ConnectionName
+    """The connection whose people they are."""
+    claim: str = Field(min_length=1)
+    """Which claim holds a person's id there, such as `https://slack.com/user_id`. Never one that people may choose themselves."""
+    require: dict[str, str] = {}
+    """What further claims must say, such as `https://slack.com/team_id`: else people of any workspace of the provider come in."""
+    scopes: list[str] = ["openid"]
+    """What the provider is asked for."""
+    name: str = ""
+    """What people read on the link, by default the provider's host."""
+
+    @model_validator(mode="after")
+    def _nobody_reads_along(self) -> Self:
+        if not is_sealed(self.issuer):
+            raise PydanticCustomError("across", "wanted: https", {"key": "issuer"})
+        return self
+
+
 class AdminSettings(Section):
-    """The admin pages `/admin` and their API. Nobody gets in without a link or a token of `deskmate admin`."""
+    """The admin pages `/admin` and their API. Nobody gets in without a link or a token of `deskmate admin`, or by `oidc`."""
 
     enabled: bool = True
     """Whether they are there at all."""
@@ -228,6 +256,8 @@ class AdminSettings(Section):
     """How long a login link can be used, once."""
     session_s: int = Field(12 * 3_600, ge=300, le=30 * 86_400)
     """How long somebody who signed in stays signed in."""
+    oidc: OidcSettings | None = None
+    """An identity provider with which people may sign in."""
 
 
 class WorkerSettings(Section):
@@ -561,7 +591,6 @@ class Connection(Section):
 
 
 Pattern = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-ConnectionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
 class ChannelRule(Section):
@@ -599,6 +628,18 @@ class Settings(Section):
     """Which profile a room gets."""
     profiles: Folder | None = None
     """Folder of profiles; by default `profiles/` beside the settings file, then the shipped ones."""
+
+    @model_validator(mode="after")
+    def _the_provider_finds_back(self) -> Self:
+        if self.admin.oidc and not self.gateway.public_url:
+            wanted = "the address that people's browsers see, for admin.oidc"
+            raise PydanticCustomError(
+                "across", "wanted: {wanted}", {"key": "gateway.public_url", "what": "missing", "wanted": wanted}
+            )
+        if self.admin.oidc and self.admin.oidc.connection not in self.connections:
+            told = {"key": "admin.oidc.connection", "wanted": ", ".join(self.connections) or "a connection"}
+            raise PydanticCustomError("across", "wanted: one of connections: {wanted}", told)
+        return self
 
     @field_validator("connections", mode="after")
     @classmethod

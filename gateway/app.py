@@ -150,7 +150,7 @@ class Gateway:
         if parts.settings.chat.enabled:
             add_chat(self.app, parts.settings, parts.adapters["web"], parts.intake, parts.store, parts.feed)
         if parts.settings.admin.enabled:
-            add_admin(self.app, parts.settings, house_of(parts))
+            add_admin(self.app, parts.settings, house_of(parts), parts.http)
         self.app.on_shutdown.append(self._end_reading)
         self.app.cleanup_ctx.append(self._lifetime)
 

@@ -323,6 +323,31 @@ def test_a_send_must_end_before_the_lease_does(tmp_path: Path) -> None:
     assert (found.line, found.wanted) == (3, "wanted: more than mailbox.send_timeout_s (9)")
 
 
+OIDC = "admin:\n  oidc:\n    issuer: {issuer}\n    client_id: x\n    connection: {connection}\n    claim: sub\n"
+AROUND = "gateway: {public_url: https://deskmate.test}\nconnections:\n  a: {platform: slackish, signing_secret: $S}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "wanted"),
+    [
+        (OIDC.format(issuer="http://id.test", connection="a") + AROUND, "admin.oidc.issuer", "wanted: https"),
+        (
+            OIDC.format(issuer="https://id.test", connection="b") + AROUND,
+            "admin.oidc.connection",
+            "wanted: one of connections: a",
+        ),
+        (
+            OIDC.format(issuer="https://id.test", connection="a") + AROUND.partition("\n")[2],
+            "gateway.public_url",
+            "wanted: the address that people's browsers see, for admin.oidc",
+        ),
+    ],
+)
+def test_an_identity_provider_is_known_and_finds_back(tmp_path: Path, text: str, key: str, wanted: str) -> None:
+    found = problems(tmp_path, text, {"S": CANARY})
+    assert {name: one.wanted for name, one in found.items()} == {key: wanted}
+
+
 @pytest.mark.parametrize(("key", "most"), [("dedupe_s", 30 * 86_400), ("retention_s", 3_650 * 86_400)])
 def test_what_is_kept_is_not_kept_for_ever(tmp_path: Path, key: str, most: int) -> None:
     assert getattr(loaded(tmp_path, f"mailbox: {{{key}: {most}}}").settings.mailbox, key) == most

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -86,16 +86,23 @@ class Door:
             raise _no_link(error) from None
         if before:
             await self.keys.end(before)
-        response.set_cookie(
-            COOKIE,
-            session.secret,
-            max_age=self._session_s,
-            path=COOKIE_PATH,
-            httponly=True,
-            samesite="Strict",
-            secure=is_https(request, self._public),
-        )
+        self.set_cookie(request, response, COOKIE, session.secret, self._session_s, path=COOKIE_PATH, samesite="Strict")
         return session
+
+    def set_cookie(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        name: str,
+        secret: str,
+        for_s: int,
+        *,
+        path: str,
+        samesite: Literal["Strict", "Lax"],
+    ) -> None:
+        """One that no script reads, and that goes over https alone where there is https."""
+        is_secure = is_https(request, self._public)
+        response.set_cookie(name, secret, max_age=for_s, path=path, httponly=True, samesite=samesite, secure=is_secure)
 
     async def sign_out(self, session: Session, response: web.StreamResponse) -> None:
         await self.keys.end(session)

@@ -5,23 +5,25 @@ from __future__ import annotations
 import base64
 import logging
 import re
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+import aiohttp
 from aiohttp import web
 
 from config.settings import Settings
-from gateway.admin.keys import Session
+from gateway.admin.keys import SECRET, Session
 from gateway.admin.operations import operations, status_of
-from gateway.admin.visits import House
+from gateway.admin.visits import Caller, House
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Malformed
 from gateway.shelf.audit import Change
 from gateway.shelf.outcomes import Refusal
 from gateway.store import Unreachable
-from gateway.web.admin import api
+from gateway.web.admin import api, oidc
 from gateway.web.admin.door import COOKIE, COOKIE_PATH, SECURITY_HEADERS, Closed, Door
 from gateway.web.admin.pages import PAGES, Page
 from gateway.web.admin.templates import filled
@@ -38,15 +40,19 @@ _BACK: Final = re.compile(r"/admin(?:[/?][A-Za-z0-9_.~!$&'()*+,;=:@%/?-]*)?")
 Handler = Callable[[web.Request, Session], Awaitable[web.Response]]
 
 
-def add_admin(app: web.Application, settings: Settings, house: House) -> None:
+def add_admin(app: web.Application, settings: Settings, house: House, http: aiohttp.ClientSession) -> None:
     """Serve the admin pages and their API."""
     door = Door(settings, house.store)
-    pages = Pages(house, door)
+    known, public_url = settings.admin.oidc, settings.gateway.public_url
+    provider = oidc.Provider(known, public_url, http) if known and public_url else None
+    pages = Pages(house, door, provider)
     app.add_routes(
         [
             web.get("/admin/static/{name}", asset),
             web.get("/admin/login", pages.open_to_all(pages.login_page)),
             web.post("/admin/login", pages.open_to_all(pages.log_in)),
+            web.get(oidc.PATH, pages.open_to_all(pages.go_to_provider)),
+            web.get(oidc.BACK, pages.open_to_all(pages.come_from_provider)),
             web.post("/admin/logout", pages.signed_in(pages.log_out)),
             web.post("/admin/do/{operation}", pages.signed_in(pages.act)),
             *(web.get(page.path, pages.signed_in(partial(pages.page, page))) for page in PAGES),
@@ -68,9 +74,10 @@ async def asset(request: web.Request) -> web.Response:
 class Pages:
     """The handlers of pages and forms."""
 
-    def __init__(self, house: House, door: Door) -> None:
+    def __init__(self, house: House, door: Door, provider: oidc.Provider | None) -> None:
         self._house = house
         self._door = door
+        self._provider = provider
 
     # ---- who comes in ----
 
@@ -86,7 +93,7 @@ class Pages:
                 self._door.check_origin(request)
             session = await self._door.session(request)
             if session is None:
-                return _not_signed_in(request)
+                return self._not_signed_in(request)
             if not is_safe:
                 self._door.check_form(session, str((await form_of(request, self._house)).get("csrf", "")))
             return await handler(request, session)
@@ -188,6 +195,38 @@ class Pages:
         await self._door.sign_out(session, response)
         return response
 
+    def _not_signed_in(self, request: web.Request) -> web.Response:
+        if request.method == "GET" and request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}:
+            # Who follows a link from elsewhere brings no strict cookie: our own page asks once more, and then it comes.
+            return _html('<!doctype html><meta http-equiv="refresh" content="0">')
+        told = say("admin.closed.signed_out", language_of_request(request))
+        response = _said(request, 401, told, provider=self._provider)
+        response.del_cookie(COOKIE, path=COOKIE_PATH)  # else a page that looks again and again counts as many tries
+        response.headers["HX-Refresh"] = "true"
+        return response
+
+    async def go_to_provider(self, request: web.Request) -> web.Response:
+        """To sign in where `admin.oidc` says. Nothing is changed by it."""
+        if self._provider is None:
+            raise Closed(404, "admin.closed.no_form", "no identity provider")
+        secret = secrets.token_urlsafe(32)
+        response = _see_other(await self._provider.address(secret))
+        # Lax, unlike the session's: it has to come along on the way back from the provider.
+        self._door.set_cookie(request, response, oidc.COOKIE, secret, oidc.WITHIN_S, path=oidc.PATH, samesite="Lax")
+        return response
+
+    async def come_from_provider(self, request: web.Request) -> web.Response:
+        """Who comes back gets a login link of their own, and is led to the page whose button signs in."""
+        secret = request.cookies.get(oidc.COOKIE, "")
+        if self._provider is None or not SECRET.fullmatch(secret):
+            raise Closed(403, "admin.oidc.stale", "no sign-in of this browser is under way")
+        caller = Caller(await self._provider.person(secret, request.query))
+        change = Change("", caller.name, "", "", self._provider.rule)
+        await self._house.shelf.note(change, "admin link", caller.name)
+        response = _see_other(f"/admin/login?link={await self._door.keys.make_link(caller, oidc.WITHIN_S)}")
+        response.del_cookie(oidc.COOKIE, path=oidc.PATH)
+        return response
+
 
 async def _file(form: Mapping[str, str | web.FileField]) -> dict[str, str]:
     """A file of a form as the operation takes it: Base64, and its name."""
@@ -197,18 +236,11 @@ async def _file(form: Mapping[str, str | web.FileField]) -> dict[str, str]:
     return {"zip": base64.b64encode(found.file.read()).decode(), "filename": found.filename}
 
 
-def _not_signed_in(request: web.Request) -> web.Response:
-    if request.method == "GET" and request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}:
-        # Who follows a link from elsewhere brings no strict cookie: our own page asks once more, and then it comes.
-        return _html('<!doctype html><meta http-equiv="refresh" content="0">')
-    response = _said(request, 401, say("admin.closed.signed_out", language_of_request(request)))
-    response.del_cookie(COOKIE, path=COOKIE_PATH)  # else a page that looks again and again counts as many tries
-    response.headers["HX-Refresh"] = "true"
-    return response
-
-
-def _said(request: web.Request, status: int, told: str, rule: str = "") -> web.Response:
-    return _html(filled("said.html", language_of_request(request), told=told, rule=rule), status)
+def _said(
+    request: web.Request, status: int, told: str, rule: str = "", provider: oidc.Provider | None = None
+) -> web.Response:
+    values = {"told": told, "rule": rule, "provider": provider, "to_provider": oidc.PATH}
+    return _html(filled("said.html", language_of_request(request), **values), status)
 
 
 def _html(text: str, status: int = 200) -> web.Response:

@@ -84,11 +84,12 @@ async def served(store: Store, folder: Path) -> AsyncIterator[Served]:
     there = await admins(store, folder)
     settings = there.loaded.settings
     app = web.Application(client_max_size=settings.gateway.body_max_bytes)
-    add_admin(app, settings, there.house)
-    runner = web.AppRunner(app, shutdown_timeout=2)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield Served(f"http://127.0.0.1:{runner.addresses[0][1]}", there, Keys(store))
-    finally:
-        await runner.cleanup()
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http:
+        add_admin(app, settings, there.house, http)
+        runner = web.AppRunner(app, shutdown_timeout=2)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            yield Served(f"http://127.0.0.1:{runner.addresses[0][1]}", there, Keys(store))
+        finally:
+            await runner.cleanup()
