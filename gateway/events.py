@@ -135,7 +135,10 @@ class Event:
     @classmethod
     def load(cls, text: str | bytes) -> Event:
         """The event that `dump` wrote. Unknown fields of a later version are ignored. Raises `ValueError`."""
-        return cls.of(json.loads(text))
+        try:
+            return cls.of(json.loads(text))
+        except RecursionError:
+            raise ValueError("no event: nested too deep") from None
 
     @classmethod
     def of(cls, dumped: dict[str, Any]) -> Event:

@@ -32,7 +32,8 @@ from workers.turn import Parked, Turn, begin, leftover, rows_for
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN_CONNECTION_WAIT_S = 30.0
+FOR_OTHERS_WAIT_S = 10.0
+"""What nobody here can do is looked at again so often, by whichever worker comes first."""
 ERRORS_MAX = 3
 ERROR_PAUSE_S = 1.0
 
@@ -55,16 +56,17 @@ class Desk:
         Raises `Lost`. On anything else that nobody understands it is handed over, and after the third time buried.
         """
         while True:
-            saw_seq = 0
+            saw_seq = saw_control = 0
             try:
                 stored = await self.mailbox.load(claim.conversation, claim.begin)
-                saw_seq = stored.seq
+                saw_seq, saw_control = stored.seq, len(stored.control)
                 await self._work(claim, stored)
                 keep_s = (await self.profile_now(stored.key)).kept_s(self.mailbox.settings.retention_s)
                 released = await self.mailbox.settle(claim, self.worker, places(), keep_s)
             except Parked as parked:
                 wait_ms = max(1, int(parked.wait_s * 1000))
-                released = await self.mailbox.park(claim, wait_ms, saw_seq, self.worker, places())
+                saw = None if parked.for_others else saw_seq
+                released = await self.mailbox.park(claim, wait_ms, saw, self.worker, places(), saw_control=saw_control)
             except (Lost, Unreachable):
                 raise
             except Exception as error:  # noqa: BLE001  # whatever it is, the person is told and the others go on
@@ -78,6 +80,8 @@ class Desk:
         """Give up what this conversation has in hand: a dead letter, and a notice to the person. Raises `Lost`."""
         stored = await self.mailbox.load(claim.conversation, claim.begin)
         profile = await self.profile_now(stored.key)
+        if stored.is_newer:
+            return  # nobody here knows what it is
         if stored.turn:
             turn = Turn(self.mailbox, claim, stored, profile, stored.turn)
             await self._find_live(turn, stored.rows)
@@ -99,10 +103,13 @@ class Desk:
         await self.mailbox.bury(claim, turn.id, reason, records=records, rows=rows, used=turn.used)
 
     async def _work(self, claim: Claim, stored: Stored) -> None:
+        if stored.is_newer:
+            log(logger, "written by a newer version", level=logging.ERROR, conversation=stored.key.id)
+            raise Parked(FOR_OTHERS_WAIT_S, for_others=True)
         adapter = self.adapters.get(stored.key.connection)
         if adapter is None:
             log(logger, "no such connection here", level=logging.ERROR, connection=stored.key.connection)
-            raise Parked(UNKNOWN_CONNECTION_WAIT_S)  # a worker with newer settings may know it
+            raise Parked(FOR_OTHERS_WAIT_S, for_others=True)  # a worker with newer settings may know it
         profile = await self.profile_now(stored.key)
         if stored.control or stored.inbox:
             claim.news.set()  # whoever goes on with a turn looks at its first border

@@ -57,9 +57,11 @@ class Ended(Exception):
 class Parked(Exception):
     """The turn waits and gives its place to others meanwhile."""
 
-    def __init__(self, wait_s: float) -> None:
+    def __init__(self, wait_s: float, *, for_others: bool = False) -> None:
+        """`for_others`: there is nothing that this worker could do here, whatever comes."""
         super().__init__(f"{wait_s:.1f} s")
         self.wait_s = wait_s
+        self.for_others = for_others
 
 
 @dataclass(slots=True)

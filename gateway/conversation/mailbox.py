@@ -18,13 +18,14 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, Literal
 
 from config.settings import MailboxSettings
 from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, boot_clock_s
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.outbox import Row, row_state, state_of
-from gateway.conversation.records import History, Record
+from gateway.conversation.records import History, Record, is_newer
 from gateway.conversation.uses import Listed, Used
 from gateway.running.unbroken import unbroken
 from gateway.store import Refused, Script, Store, Unreachable, reading, script_of
@@ -68,6 +69,8 @@ class Stored:
     inbox: list[bytes]
     """Members, oldest first: `<seq 12 digits>:<event>`."""
     control: list[bytes]
+    is_newer: bool = False
+    """A later version wrote something of it in a form that this one does not know."""
 
 
 def event_of(member: bytes) -> bytes:
@@ -273,6 +276,7 @@ class Mailbox:
             rows=sorted(rows, key=lambda row: (row.order, row.made_ms, row.key)),
             inbox=inbox,
             control=control,
+            is_newer=any(map(is_newer, chain(history, map(event_of, inbox), control))),
         )
 
     async def waiting(self, conversation: str) -> tuple[list[bytes], list[bytes]]:
@@ -389,9 +393,16 @@ class Mailbox:
         keep_s = self.settings.retention_s if keep_s is None else keep_s
         return await self._release(claim, "settle", worker, places, keep_s * 1000)
 
-    async def park(self, claim: Claim, wait_ms: int, saw_seq: int, worker: str, places: int) -> Claimed | None:
-        """Give the place back until `wait_ms` are over or somebody writes. None: somebody has written. Raises `Lost`."""
-        return await self._release(claim, "park", wait_ms, saw_seq, worker, places)
+    async def park(
+        self, claim: Claim, wait_ms: int, saw_seq: int | None, worker: str, places: int, *, saw_control: int = 0
+    ) -> Claimed | None:
+        """Give the place back until `wait_ms` are over or somebody writes. None: somebody has written. Raises `Lost`.
+
+        Without `saw_seq` it is given back whatever was written: this worker could do nothing with it. `saw_control`: how much
+        lay in control when it looked, and has to wait as well.
+        """
+        saw = -1 if saw_seq is None else saw_seq
+        return await self._release(claim, "park", wait_ms, saw, worker, places, saw_control)
 
     async def catch_up(self, claim: Claim) -> None:
         """Learn the revision after somebody else wrote with our token (a child process). Raises `Lost`, `Unreachable`."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_BODY: Final = ("turn", "order", "part", "to", "made_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +26,15 @@ class Row:
     state: str = "pending"
     since_ms: int = 0
     ref: dict[str, Any] | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+    """What another version has written beside: it is kept as it is."""
 
     @property
     def is_open(self) -> bool:
         return self.state not in {"sent", "given_up"}
 
     def body(self) -> str:
-        body = {"turn": self.turn, "order": self.order, "part": self.part, "to": self.to, "made_ms": self.made_ms}
-        return json.dumps(body, ensure_ascii=False)
+        return json.dumps({**self.more, **{name: getattr(self, name) for name in _BODY}}, ensure_ascii=False)
 
     def mark(self) -> str:
         return row_state(self.state, self.since_ms, self.ref)
@@ -39,7 +42,9 @@ class Row:
     @classmethod
     def load(cls, key: str, body: bytes, state: bytes) -> Row:
         word, since_ms, ref = state_of(state)
-        return cls(key, state=word, since_ms=since_ms, ref=ref, **json.loads(body))
+        stored = json.loads(body)
+        known = {name: stored.pop(name) for name in _BODY}
+        return cls(key, state=word, since_ms=since_ms, ref=ref, more=stored, **known)
 
 
 def row_state(state: str, since_ms: int, ref: dict[str, Any] | None) -> str:

@@ -7,11 +7,25 @@ JSON line with its version; unknown fields and types of a later version are kept
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, overload
 
 VERSION: Final = 1
+"""Of records and of events. A higher one is for what an older version could only get wrong: it leaves such a conversation
+to a newer worker. New types and new fields need none.
+"""
+_VERSION: Final = re.compile(rb'\s*\{\s*"v"\s*:\s*(\d{1,9})')
+
+
+def is_newer(line: bytes) -> bool:
+    """Did a later version write this record or event, in a form that this one does not know?"""
+    found = _VERSION.match(line)
+    return found is not None and int(found[1]) > VERSION
+
+
+_NO_RECORD: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +99,7 @@ class Record:
         """The same of many lines. Read as one text they share the strings of their keys: half the memory of a history."""
         try:
             return [cls._of(data) for data in json.loads(b"[%b]" % b",".join(lines))]
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except _NO_RECORD:
             return [cls._any(line) for line in lines]
 
     @classmethod
@@ -93,7 +107,7 @@ class Record:
         """Whatever it is: one bad line must not make a conversation unanswerable."""
         try:
             return cls.load(line)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except _NO_RECORD:
             return cls("unreadable", 0, {"line": line[:200].decode(errors="replace")})
 
     @classmethod

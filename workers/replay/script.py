@@ -158,9 +158,11 @@ class People(Mailbox):
         while self._later and self._is_due(self._later[0]) and self._later[0].meets not in {"call", "asked"}:
             await self._say(self._later.pop(0))
 
-    async def park(self, claim: Claim, wait_ms: int, saw_seq: int, worker: str, places: int) -> Claimed | None:
+    async def park(
+        self, claim: Claim, wait_ms: int, saw_seq: int | None, worker: str, places: int, *, saw_control: int = 0
+    ) -> Claimed | None:
         """Nobody waits here: what was waited for then comes now. Raises `NotPossible` where that is not known."""
-        del saw_seq, worker, places
+        del saw_seq, worker, places, saw_control
         self._claim = claim
         while self._later:
             later = self._later.pop(0)

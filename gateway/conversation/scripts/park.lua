@@ -1,11 +1,13 @@
--- park(c, token, rev, wid, until_ms, saw_seq, worker, places) -> as settle; until_ms is a duration from now
+-- park(c, token, rev, wid, until_ms, saw_seq, worker, places, saw control) -> as settle; until_ms is a duration from now
+-- What lay in control when the worker looked, and lies there still, has to wait as well: looking again would not help.
 local c = ARGV[2]
 local verdict = guard(c, ARGV[3], tonumber(ARGV[4]), ARGV[5])
 if verdict ~= 'OK' then
   return { verdict, {}, 0, -1, now }
 end
 local seq = tonumber(redis.call('HGET', key(c), 'seq') or 0)
-if redis.call('EXISTS', key(c, 'control')) == 1 or seq > tonumber(ARGV[7]) then
+local saw = tonumber(ARGV[7]) -- below 0: this worker can do nothing here, whatever came
+if saw >= 0 and (redis.call('LLEN', key(c, 'control')) > tonumber(ARGV[10]) or seq > saw) then
   return { 'STAY', {}, 0, -1, now }
 end
 free(c, channel_of(c))

@@ -57,11 +57,11 @@ TAKEN_OUT = {
     "no write id": ("if at == rev + 1 and h[3] == wid then", "if false then", "a_repeated_write_counts_once"),
     "settle releases without a look": ("if has_work(c) then", "if false then", "settle_sees_who_came_last"),
     "park does not look at control": (
-        "if redis.call('EXISTS', key(c, 'control')) == 1 or seq",
-        "if seq",
+        "(redis.call('LLEN', key(c, 'control')) > tonumber(ARGV[10]) or seq",
+        "(seq",
         "park_sees_a_press",
     ),
-    "park does not look at newcomers": ("seq > tonumber(ARGV[7])", "false", "park_sees_a_newcomer"),
+    "park does not look at newcomers": ("seq > saw", "false", "park_sees_a_newcomer"),
     "dedupe is written before the limits are looked at": (
         "local full\n",
         "for i = 9, #ARGV do redis.call('ZADD', seen, text(now), ARGV[i]) end\nlocal full\n",
