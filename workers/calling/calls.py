@@ -231,7 +231,9 @@ class Calls:
         )
         try:
             async with asyncio.timeout(self.settings.timeout_s):
-                return await self.run_tool(tool, judged.arguments, context), False
+                result = await self.run_tool(tool, judged.arguments, context)
+            if not isinstance(result.text, str):
+                raise TypeError(f"a result without a text: {type(result.text).__name__}")
         except ToolError as why_not:
             return ToolResult(str(why_not), untrusted=why_not.untrusted, own=why_not.own, note=why_not.note), True
         except TimeoutError:
@@ -247,6 +249,8 @@ class Calls:
             return self._broke(call, error)  # it cancelled itself
         except Exception as error:  # noqa: BLE001  # a broken tool must not take the turn with it
             return self._broke(call, error)
+        else:
+            return result, False
 
     def _workspace(self, here: Here) -> Workspace:
         mailbox = self.turn.mailbox

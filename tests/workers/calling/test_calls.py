@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -402,3 +403,43 @@ async def test_a_tool_hears_where_and_for_whom_it_runs_and_the_model_says_nothin
     assert (call.conversation, call.here) == (WHERE.id, here)
     assert call.actor == Actor("u")
     assert call.notes is rights.notes
+
+
+class Picky(Exception):
+    """Can't be made again from its text."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(one, two)
+
+
+def raises(error: BaseException) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        lambda _: threading.Lock(),
+        lambda _: object(),
+        lambda _: None,
+        lambda _: b"bytes",
+        lambda _: "half \ud800 a sign",
+        lambda _: raises(Picky(1, 2)),
+        lambda _: raises(ToolError("half \ud800 a sign")),
+        lambda _: raises(RecursionError()),
+        lambda _: raises(MemoryError()),
+        lambda _: raises(UnicodeError()),
+        lambda _: raises(asyncio.CancelledError()),
+    ],
+    ids=range(11),
+)
+async def test_f27_what_can_not_be_stored_is_an_error_of_the_tool_and_the_turn_goes_on(
+    turn: Turn, does: Callable[[Call], Any]
+) -> None:
+    """F27: results and errors that no record can hold."""
+    tool, other = Hammer(), Hammer(effect="idempotent")
+    tool.does = does
+    results = await play(turn, [tool, other], use("t1", tool.name, times=1), use("t2", other.name, times=1))
+    assert [record.data["id"] for record in results] == ["t1", "t2"]
+    assert all(isinstance(record.data["text"], str) for record in results)
+    assert other.ran
