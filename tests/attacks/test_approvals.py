@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from gateway.events import Actor
 from gateway.store import Layout
-from tests.harness.model_replies import calls, says
+from tests.harness.model_replies import calls, says, several
 from tests.workers.at_desk import AtDesk, at_desk
 
 LI, MAX = Actor("U-LI", "Li"), Actor("U-MAX", "Max")
@@ -79,3 +80,31 @@ async def test_s_a7_a_yes_is_for_one_call(world: AtDesk) -> None:
         codes.add(code_in(told[-1]))
         told = await world.ask(f"/approve {code_in(told[-1])}", actor=LI)
     assert len(codes) == 3
+
+
+async def test_f102_of_two_calls_that_look_alike_a_word_is_for_the_one_that_it_names(world: AtDesk) -> None:
+    """F102: the very same arguments twice in one step; the first card is answered, the second stays open."""
+    same = ("send_file", {"name": "a.txt", "content": "x"})
+    world.model.answer_with([several(same, same), says("Well.")])
+    first, *_ = cards = await world.ask("send it twice", actor=MAX)
+    codes = [code_in(card) for card in cards]
+    told = await world.ask(f"/approve {code_in(first)}", actor=LI)
+    codes += [code_in(one) for one in told if "/approve" in one]
+    assert len(set(codes)) == 2
+    assert world.room.sent.count("a.txt") == 1
+    assert "Well." not in world.room.sent, "the other one waits for its own word"
+    [other] = set(codes) - {code_in(first)}
+    assert (await world.ask(f"/deny {other}", actor=LI))[-1] == "Well."
+    assert world.room.sent.count("a.txt") == 1
+
+
+async def test_f95_of_many_yeses_at_once_one_counts(world: AtDesk) -> None:
+    """F95: pressed by two gateways in one moment; each press after the first is told that it was decided."""
+    world.model.answer_with([calls("send_file", {"name": "a.txt", "content": "x"}), says("Well.")])
+    code = code_in((await world.ask("send it", actor=MAX))[-1])
+    presses = [world.say(f"/approve {code}", actor=LI) for _ in range(20)]
+    assert set(await asyncio.gather(*presses)) == {"new"}
+    await world.work()
+    assert world.room.sent.count("a.txt") == 1
+    assert sum(one.startswith(f"{code}: `Li` said yes") for one in world.room.sent) == 1
+    assert sum("decided already" in one for one in world.room.sent) == 19

@@ -37,9 +37,7 @@ class Proxy:
     """One listening port in front of one server."""
 
     def __init__(self, target: str, *, seed: int = 0) -> None:
-        parts = urlsplit(target if "://" in target else f"tcp://{target}")
-        self._path = parts.path if parts.scheme == "unix" else ""
-        self._host, self._port = parts.hostname or "", parts.port or 0
+        self._aim(target)
         self._random = random.Random(seed)
         self._flows = {side: asyncio.Event() for side in BOTH}
         self._open: set[asyncio.StreamWriter] = set()
@@ -55,6 +53,11 @@ class Proxy:
         self.repeated = 0
         """Requests that arrived twice."""
         self.heal()
+
+    def _aim(self, target: str) -> None:
+        parts = urlsplit(target if "://" in target else f"tcp://{target}")
+        self._path = parts.path if parts.scheme == "unix" else ""
+        self._host, self._port = parts.hostname or "", parts.port or 0
 
     async def __aenter__(self) -> Self:
         self._listening = await asyncio.start_server(self._join, "127.0.0.1", 0)
@@ -126,6 +129,11 @@ class Proxy:
         for to_client, to_server in self._pairs:
             self._deaf |= {to_client, to_server}
             _reset(to_server)
+
+    def lead_to(self, target: str) -> None:
+        """From now on to another server: what is open is reset."""
+        self._aim(target)
+        self.cut()
 
     async def _join(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         self.connections += 1
