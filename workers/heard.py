@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from config.watching import Watched
+from gateway.approvals.asked import Asked, answer_line
 from gateway.conversation.mailbox import Stored, event_of
 from gateway.events import Event
 from gateway.rights.access import CommandUse, Here, Reply, may
@@ -39,9 +40,10 @@ class Heard:
         return not may(event.actor, here, CommandUse("stop", about_others=True)).allowed
 
     def listens(self, turn: Turn, rights: Rights) -> None:
-        """From now on the turn asks whose /stop ends it, and whose words answer its questions."""
+        """From now on the turn asks whose /stop ends it, whose words answer its questions, and notes those."""
         turn.may_stop = partial(_may_stop, turn, rights)
         turn.may_answer = partial(_may_answer, rights)
+        turn.answers = partial(_answers, rights)
 
 
 async def _may_stop(turn: Turn, rights: Rights, event: Event) -> bool:
@@ -51,3 +53,9 @@ async def _may_stop(turn: Turn, rights: Rights, event: Event) -> bool:
 
 async def _may_answer(rights: Rights, event: Event, requester: str) -> bool:
     return may(event.actor, await rights.now(), Reply(requester)).allowed
+
+
+async def _answers(rights: Rights, event: Event, asked: Asked) -> None:
+    here = await rights.now()
+    rule = may(event.actor, here, Reply(asked.requester)).rule
+    await rights.noted(event.actor, here, f"{event.dedupe_keys[0]} {asked.code}", (*answer_line(asked), rule))

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 from config.limits import Limit
 from config.profiles import Profile
 from config.settings import Language
+from gateway.approvals.asked import Asked
 from gateway.approvals.waited import waited_ms
 from gateway.commands import said_to_model
 from gateway.conversation.claim import Claim
@@ -91,6 +92,8 @@ class Turn:
     """Whether who says /stop may end this turn. None: nobody asks. Raises `Unreachable`."""
     may_answer: Callable[[Event, str], Awaitable[bool]] | None = None
     """Whether what somebody writes may be the answer to a question that is asked on that person's behalf."""
+    answers: Callable[[Event, Asked], Awaitable[None]] | None = None
+    """Notes for good that what somebody writes is taken as the answer to that. Raises `Unreachable`."""
     branch: str = ""
     """Its name, where this is a branch of a turn (`workers.planning.branches`)."""
     trunk: Turn | None = None

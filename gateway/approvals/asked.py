@@ -100,6 +100,11 @@ def decided(
     return Record("decided", at_ms, data, branch=asked.branch)
 
 
+def answer_line(asked: Asked) -> tuple[str, str]:
+    """What the audit log says of an answer, and of which request: what was answered stands in the conversation alone."""
+    return "question answer", f"{asked.code} {asked.kind}"
+
+
 def unclear_of(records: Sequence[Record], actor: str) -> list[Record]:
     """What somebody wrote that could be the answer to several questions, and is not taken for one of them yet."""
     keys = {key for record in records if record.type == "unclear" for key in record.data["messages"]}

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.acting import acts_of, refused
-from gateway.approvals.asked import TEXT_MAX, Asked, Word, asked_in, decided, key_of, open_in, unclear_of
+from gateway.approvals.asked import TEXT_MAX, Asked, Word, answer_line, asked_in, decided, key_of, open_in, unclear_of
 from gateway.commands import Done, Said
 from gateway.conversation.records import Record
 from gateway.phrases import LANGUAGES, say
-from gateway.rights.access import Approval, Reply, may
+from gateway.rights.access import Approval, Here, Reply, Verdict, may
 from gateway.rights.roles import person_of
 from gateway.shelf.audit import Change
 from gateway.shelf.outcomes import Refusal
@@ -56,7 +56,10 @@ async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
             key = "asked.no_bot" if verdict.reason == "nobody" else "asked.no_right"
             refused = say(key, language, code=asked.code, rule=quoted(verdict.rule))
             return Done(refused, is_private=True, is_settled=False)
-        return _answer(said, asked, rest)
+        done = _answer(said, asked, rest)
+        if done.records:
+            await _note(said, place, asked, verdict, answer_line(asked))
+        return done
     if word == "answer":
         return Done(say("asked.is_approval", language, code=asked.code), is_settled=False)
     verdict = may(actor, place, Approval(asked.requester))
@@ -68,11 +71,16 @@ async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
         and rest.casefold() in say("words.always", LANGUAGES[0]).split() + say("words.always", language).split()
     ):
         return await _always(said, asked)
-    change = Change(
-        f"{said.turn} {asked.code}", person_of(place.room, actor), place.room, place.channel_id, verdict.rule
-    )
-    await said.outside.shelf.note(change, f"approval {word}", f"{asked.code} {asked.kind} {asked.bound[:12]}".strip())
+    line = (f"approval {word}", f"{asked.code} {asked.tool or asked.kind} {asked.bound[:12]}".strip())
+    await _note(said, place, asked, verdict, line)
     return _decided(said, asked, word, rest)
+
+
+async def _note(said: Said, place: Here, asked: Asked, verdict: Verdict, line: tuple[str, str]) -> None:
+    """In the audit log, before it counts."""
+    who = person_of(place.room, said.event.actor)
+    change = Change(f"{said.turn} {asked.code}", who, place.room, place.channel_id, verdict.rule)
+    await said.outside.shelf.note(change, *line)
 
 
 async def _always(said: Said, asked: Asked) -> Done:

@@ -66,6 +66,10 @@ class Hearing:
         is_one = len(open_now) == 1
         words = [self._word(one, answers[one.code], is_one=is_one) for one in open_now if one.code in answers]
         asks, rows = self._which(open_now, unclear) if unclear else ([], [])
+        if note := turn.answers:
+            for one in open_now:
+                if one.code in answers:
+                    await note(answers[one.code][0].event, one)
         if turn.before_talk:
             await turn.before_talk()
         await turn.take([one.member for one in taken], (), *words, *asks, rows=rows)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
 
 from config.profiles import Plan
-from gateway.approvals.asked import asked_in
+from gateway.approvals.asked import Asked, Word, asked_in
 from gateway.approvals.deciding import plainly
 from gateway.commands import asks_first, command_of
 from gateway.conversation.outbox import Row
@@ -168,10 +168,15 @@ class Crew:
         persons.wait()
         if word is None or word.word == "expired":
             raise Ended("plan.nobody")
-        may_say = may(Actor(word.by), await self.steps.rights.now(), Approval(word.requester)).allowed
-        if may_say and (word.word == "yes" or (word.word == "answer" and plainly(word.text, "yes"))):
+        actor, here = Actor(word.by), await self.steps.rights.now()
+        verdict = may(actor, here, Approval(word.requester))
+        meant = _meant(word) if verdict.allowed else None
+        if meant and word.word == "answer":  # of a command the log has it already
+            line = (f"approval {meant}", f"{word.code} {word.kind}", verdict.rule)
+            await self.steps.rights.noted(actor, here, f"{turn.id} {word.code}", line)
+        if meant == "yes":
             return True
-        if word.word != "answer" or (may_say and plainly(word.text, "no")):
+        if meant == "no" or word.word != "answer":
             raise Ended("plan.refused")
         planned = [at for at, record in enumerate(turn.all_records) if record.type == "plan"][-1]
         if not any(one.type == "given" and one.branch == "plan" for one in turn.all_records[planned:]):
@@ -245,6 +250,14 @@ class Crew:
         model = next((str(one.data["model"]) for one in reversed(turn.all_records) if one.type == "answer"), "")
         said = Answer([{"type": "text", "text": text}], "end_turn", Usage(), model)
         return [*records, Record("answer", turn.now_ms(), {"step": 1, **asdict(said)})], text
+
+
+def _meant(word: Asked) -> Word | None:
+    """A yes or a no, by command or in plain words; None: it says what should be otherwise."""
+    if word.word != "answer":
+        return word.word
+    plain: tuple[Word, ...] = ("yes", "no")
+    return next((one for one in plain if plainly(word.text, one)), None)
 
 
 def _listed(steps: Sequence[Step]) -> str:

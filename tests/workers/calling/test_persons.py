@@ -422,8 +422,32 @@ async def test_what_is_asked_said_and_run_leaves_a_line_each_once(opened: Opened
             ("chat/U-MAX", "approval asked", other, "listed"),
             ("chat/U-LI", "approval no", other, "profiles/default.yaml line 11: roles.approver"),
         ]
-        bounds = {one.thing.split()[-1] for one in found if one.what.startswith("approval") and code in one.thing}
-        assert len(bounds) == 1, "all three are about the same call, with the same arguments"
+        [thing] = {one.thing for one in found if one.what.startswith("approval") and code in one.thing}
+        assert thing.split()[:2] == [code, "send_file"], "all three are about the same call, with the same arguments"
+
+
+@pytest.mark.parametrize("way", ["{text}", "/answer {code} {text}", "button"])
+async def test_an_answer_leaves_a_line_without_its_words(opened: Opened, way: str) -> None:
+    asks = calls("ask_person", {"question": "Which?", "choices": ["CANARY", "blue"]})
+    async with opened() as world:
+        world.model.answer_with([asks, says("Well.")])
+        code = code_in(await world.ask("paint it"))
+        if way == "button":
+            await world.ask(actor=ANA, kind="action", value=f"answer {code} 1")
+        else:
+            await world.ask(way.format(code=code, text="CANARY"), actor=ANA)
+        assert len(world.model.asked) == 2
+        [line] = await read(world.desk.mailbox.store)
+        assert (line.who, line.channel, line.what) == ("chat/U-ANA", "chat/room", "question answer")
+        assert (line.thing, line.rule) == (f"{code} question", "everybody may answer")
+
+
+async def test_what_is_no_answer_leaves_no_line(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with([calls("ask_person", {"question": "Which?"}), says("Well.")])
+        code = code_in(await world.ask("paint it"))
+        assert "What is the answer" in (await world.ask(f"/answer {code}"))[0]
+        assert await read(world.desk.mailbox.store) == []
 
 
 def looks(zone: str) -> Reply:

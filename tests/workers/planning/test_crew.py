@@ -14,6 +14,7 @@ from aiohttp import web
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor
 from gateway.platforms import Stream
+from gateway.shelf.audit import read
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import calls, fails, says
@@ -358,6 +359,31 @@ async def test_a_plan_that_is_shown_first_waits_for_a_yes(careful: AtDesk) -> No
 async def test_a_plain_yes_is_one(careful: AtDesk, text: str) -> None:
     await careful.ask("/plan x")
     assert (await careful.ask(text))[-1] == "I."
+
+
+@pytest.mark.parametrize(
+    ("text", "whats"),
+    [
+        ("yes", ["question answer", "approval yes"]),
+        ("no", ["question answer", "approval no"]),
+        ("/approve", ["approval yes"]),
+        ("/deny", ["approval no"]),
+        ("/answer", ["question answer", "approval yes"]),
+        ("without reading", ["question answer"]),
+    ],
+)
+async def test_each_word_on_a_plan_is_in_the_audit_log(careful: AtDesk, text: str, whats: list[str]) -> None:
+    """Who, where, what and by which rule, however it was said."""
+    [card] = await careful.ask("/plan x")
+    code = code_in(card)
+    await careful.ask({"/answer": f"/answer {code} yes"}.get(text, f"{text} {code}" if text[0] == "/" else text))
+    found = await read(careful.desk.mailbox.store)
+    assert [(one.who, one.channel, one.what, one.thing) for one in found] == [
+        ("chat/U-MAX", "chat/room", what, f"{code} plan") for what in whats
+    ]
+    rules = {one.what: one.rule for one in found}
+    assert rules.pop("question answer", "everybody may answer") == "everybody may answer"
+    assert all(rule.endswith("approvals.own (not written: True)") for rule in rules.values())
 
 
 async def test_what_a_person_writes_goes_back_to_the_planner_and_the_new_plan_is_shown(careful: AtDesk) -> None:
