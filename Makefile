@@ -9,7 +9,7 @@ REQUIRE := $(if $(DESKMATE_TESTS_REQUIRE),--require $(DESKMATE_TESTS_REQUIRE))
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(REQUIRE)
 
-.PHONY: check setup demo test model fix builtin-hashes lock bench clean
+.PHONY: check setup demo test kill-sweep model fix builtin-hashes lock bench clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := check
 
@@ -30,6 +30,10 @@ test: .venv/.test
 
 model: .venv/.test ## all orders in which gateways, workers and Redis can act, with up to two faults; takes half an hour
 	$(BIN)/python -m tests.gateway.conversation.model
+
+kill-sweep: .venv/.test ## each message of a turn, and a process killed at it: `.venv/bin/python -m tests.sweep --help`
+	@$(BIN)/python -m tests.sweep $(if $(SEED),--seed $(SEED)) $(if $(KINDS),--kinds $(KINDS)) \
+		$(if $(COUNT),--count $(COUNT)) $(if $(HOW),--how $(HOW)) $(if $(WAITS),--waits $(WAITS))
 
 fix: .venv/.test ## repair what can be repaired
 	$(BIN)/ruff check --fix .

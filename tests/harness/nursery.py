@@ -77,8 +77,10 @@ class Born:
 class Nursery:
     """The process that others are forked from, seen from outside."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], first: str = "") -> None:
+        """`first`: a function (`module:name`) that it calls before it bears anybody."""
         self._environment = dict(environment)
+        self._first = [first] if first else []
         self._numbers = itertools.count(1)
         self._awaited: dict[int, asyncio.Future[int]] = {}
         self._born: dict[int, Born] = {}
@@ -86,7 +88,7 @@ class Nursery:
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.harness.nursery",
+            sys.executable, "-m", "tests.harness.nursery", *self._first,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=self._environment,
         )  # fmt: skip
         assert self._process.stdout
@@ -126,7 +128,11 @@ class Nursery:
         while line := await told.readline():
             word = json.loads(line)
             if "number" in word:
-                self._awaited.pop(word["number"]).set_result(word["pid"])
+                asked = self._awaited.pop(word["number"])
+                if asked.done():  # who asked for it has left
+                    os.kill(word["pid"], signal.SIGKILL)
+                else:
+                    asked.set_result(word["pid"])
                 continue
             self._ends[word["pid"]] = word["code"]
             if born := self._born.get(word["pid"]):
@@ -142,6 +148,9 @@ def main() -> None:
     for module in IMPORTS:
         importlib.import_module(module)
     assert not set(NOT_YET) & sys.modules.keys(), "what reads its environment is imported by each process itself"
+    for first in sys.argv[1:]:
+        module, _, name = first.partition(":")
+        getattr(importlib.import_module(module), name)()
     tell({})
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)

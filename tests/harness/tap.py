@@ -40,6 +40,7 @@ class Message:
     """A script's name, or the command and the kind of its key; the method and path of a request."""
     raw: bytes
     begin_s: float
+    """When it was passed on; until then, when it came."""
     answer: bytes = b""
     words: tuple[bytes, ...] = ()
     """Of a command."""
@@ -171,6 +172,8 @@ class Tap:
         """Raises `_Over` where it ends."""
         if not await self._watch(message, place):
             raise _Over
+        if place == "before":
+            message.begin_s = time.monotonic()
 
 
 class _Over(Exception):

@@ -1,0 +1,114 @@
+"""The command `make kill-sweep`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final
+
+import workers.alone
+import workers.opening  # noqa: F401  # so that all scripts are known by their names
+from tests.sweep.kinds import KINDS
+from tests.sweep.run import WAITS, Order, summary, sweep
+from tests.sweep.sabotage import SABOTAGES
+
+ABOUT: Final = """\
+Kills deskmate at every message of a turn, and looks from outside whether anything was lost, doubled or done twice.
+
+First each kind of turn runs once without fault, and every message that a gateway or a worker sends meanwhile is
+written down: commands to Redis, requests to the model, to the platform, to tools, and the platform's own to the gateway.
+Then the turn runs again for each of them. At that message, before it arrives or after it was done and before anything
+of its answer is heard, the process is struck, and another one takes its place. What people, the model, the tools and
+Redis saw goes into ledgers; `tests/harness/checking.py` decides from these alone whether I1 to I10 held.
+
+The product has no hooks for this: it is told other addresses in its settings, nothing else. Processes are real ones,
+forked from one that has imported what they import.
+"""
+MORE: Final = """\
+faults (--how):
+  kill    SIGKILL of the process
+  group   SIGKILL of its process group
+  stop    SIGSTOP for longer than a lease, the message held meanwhile; SIGCONT when another one has taken over
+  term    SIGTERM; the process has to end by itself, with code 0
+
+kinds of turn (--kinds):
+"""
+EXAMPLES: Final = """
+examples:
+  make kill-sweep                                    1,200 kills, a seed of the day
+  make kill-sweep SEED=7 KINDS=once,asks COUNT=200   the same points in the same order as any run with seed 7
+  python -m tests.sweep --how stop,group,term --count 600
+  python -m tests.sweep --waits shipped --roles worker --lanes 40 --count 200       takeover with the shipped waits
+  python -m tests.harness.checking FOLDER/ledgers    judge ledgers that were kept once more
+
+Exit code: 0 nothing was broken; 1 something was, and the ledgers are kept in a folder that the last line names.
+"""
+
+
+def main() -> int:
+    kinds = "\n".join(f"  {one.name:7} {one.about}" for one in KINDS.values())
+    options = argparse.ArgumentParser(
+        prog="python -m tests.sweep",
+        description=ABOUT,
+        epilog=f"{MORE}{kinds}\n{EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    options.add_argument("--seed", type=int, help="which points in which order (default: another one each time)")
+    options.add_argument("--count", type=int, default=1_200, help="how many faults (default 1200)")
+    options.add_argument("--kinds", type=_words(KINDS), default=tuple(KINDS), help="kinds of turn (default: all)")
+    options.add_argument(
+        "--how", type=_words(("kill", "group", "stop", "term")), default=("kill",), help="faults (default: kill)"
+    )
+    options.add_argument("--platforms", type=_words(("keyed", "keyless")), default=("keyed", "keyless"), help="keyed: knows a repeated send by its key; keyless: does not (default: both)")  # fmt: skip
+    options.add_argument("--roles", type=_words(("gateway", "worker")), default=("gateway", "worker"), help="whose messages (default: both)")  # fmt: skip
+    options.add_argument("--waits", choices=WAITS, default="short", help="short: a lease of 1.2 s; shipped: all waits as they are shipped (default: short)")  # fmt: skip
+    options.add_argument("--lanes", type=int, default=6, help="turns side by side (default 6)")
+    options.add_argument("--spread", action="store_true", help="points taken evenly from all kinds, for a short run")
+    options.add_argument("--folder", type=Path, help="where ledgers and logs go; kept then (default: a temporary one)")
+    options.add_argument("--at", default="", metavar="REGEX", help="only at such points, as in 'after worker platform'")
+    options.add_argument("--sabotage", default="", choices=tuple(SABOTAGES), help="take this guard out of deskmate first: the sweep has to be broken then")  # fmt: skip
+    given = options.parse_args()
+    seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
+    order = Order(
+        seed=seed, count=given.count, kinds=given.kinds, platforms=given.platforms, hows=given.how, waits=given.waits,
+        lanes=given.lanes, roles=given.roles, spread=given.spread, at=given.at, sabotage=given.sabotage,
+    )  # fmt: skip
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="kill-sweep-"))
+    result = asyncio.run(sweep(order, folder / time.strftime("%H%M%S"), _tell))
+    for line in summary(result):
+        _tell(line)
+    if result.is_good:
+        if not given.folder:
+            shutil.rmtree(folder)
+        _tell(f"all held, seed {seed}")
+        return 0
+    _tell(f"BROKEN, seed {seed}: ledgers and logs in {folder}")
+    return 1
+
+
+def _words(allowed: Collection[str]) -> Callable[[str], tuple[str, ...]]:
+    """How a list is read from the command line."""
+
+    def words(given: str) -> tuple[str, ...]:
+        found = tuple(given.split(","))
+        if wrong := set(found) - set(allowed):
+            raise argparse.ArgumentTypeError(f"{', '.join(sorted(wrong))}: not one of {', '.join(allowed)}")
+        return found
+
+    return words
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

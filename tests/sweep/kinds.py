@@ -1,0 +1,138 @@
+"""Five kinds of turn, as what people write and what the scripted model answers.
+
+A message names itself (`mark:c7.0`), its kind, and its conversation's word; the model finds all three in what it is sent,
+so that one script serves every conversation at once. A call names itself as well: `c7.0.s1`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.harness.fake_model import Asked
+from tests.harness.model_replies import Reply, says, several
+
+SAID: Final = re.compile(r"kind:(\w+) mark:([\w.-]+) (QX\w+Z)")
+CANARY: Final = re.compile(r"QX\w+?Z")
+UNKNOWN: Final = "it is not known whether"
+SERVER: Final = "desk"
+PART_CHARACTERS: Final = 400
+"""`text_limit` of the platform with keys: a long answer comes in three parts."""
+TELEGRAM_CHARACTERS: Final = 4_096
+KEYED, KEYLESS = "c", "k"
+"""How names of conversations begin, by their platform."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of turn. Each of `steps` is one answer of the model that calls these tools; the last answer is text."""
+
+    name: str
+    about: str
+    steps: tuple[tuple[str, ...], ...] = ()
+    parts: int = 1
+    asks: bool = False
+    """A person says yes before it goes on."""
+
+    @property
+    def calls(self) -> int:
+        """How often the model is asked."""
+        return len(self.steps) + 1
+
+    def text(self, message: str, canary: str) -> str:
+        return f"kind:{self.name} mark:{message} {canary}"
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    one.name: one
+    for one in (
+        Kind("plain", "no tool"),
+        Kind("read", "three tools that only read, side by side", (("current_time", "look", "look"),)),
+        Kind("once", "a tool that must not run twice, then one that reads", (("pay",), ("look",))),
+        Kind("asks", "a tool that waits for a person's yes", (("sign",),), asks=True),
+        Kind("long", "a reply in three parts", parts=3),
+    )
+}
+
+
+def answer(asked: Asked) -> Reply:
+    """What the scripted model says."""
+    turn = turn_of(asked)
+    kind = KINDS[turn.kind]
+    if turn.step < len(kind.steps):
+        named = [
+            (f"{SERVER}__{tool}", {"step": f"{turn.message}.s{turn.step}{at}"})
+            if tool != "current_time"
+            else (tool, {})
+            for at, tool in enumerate(kind.steps[turn.step])
+        ]
+        return several(*named)
+    words = f"re mark:{turn.message} {turn.canary}"
+    if kind.parts > 1:
+        # each paragraph nearly fills a part, so that the platform's limit cuts between them
+        most = PART_CHARACTERS if turn.message.startswith(KEYED) else TELEGRAM_CHARACTERS
+        filling = "word " * ((most * 3 // 4) // 5)
+        said = [f"{words} part {number}of{kind.parts} {filling}".strip() for number in range(1, kind.parts + 1)]
+        return says("\n\n".join(said), deltas=6)
+    return says(words, deltas=3)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Where a request to the model stands: in the turn of which message, after how many answers."""
+
+    kind: str
+    message: str
+    canary: str
+    step: int
+
+
+def turn_of(asked: Asked) -> Turn:
+    """By the last message of a person. Raises `LookupError` for a request without one."""
+    messages = asked.request["messages"]
+    for at in range(len(messages) - 1, -1, -1):
+        if messages[at]["role"] != "user":
+            continue
+        found = [one for text in _own_texts(messages[at]["content"]) for one in SAID.findall(text)]
+        if found:
+            kind, message, canary = found[-1]
+            return Turn(kind, message, canary, sum(one["role"] == "assistant" for one in messages[at:]))
+    raise LookupError("no message of a person")
+
+
+def said_in(asked: Asked) -> tuple[str, ...]:
+    """People's messages that stand in it, in order."""
+    users = (one["content"] for one in asked.request["messages"] if one["role"] == "user")
+    return tuple(found[1] for content in users for text in _own_texts(content) for found in SAID.findall(text))
+
+
+def unknown_in(asked: Asked) -> tuple[str, ...]:
+    """Steps of which it says that nobody knows what became of them."""
+    blocks = [
+        block for one in asked.request["messages"] if isinstance(one["content"], list) for block in one["content"]
+    ]
+    steps = {one["id"]: str(one["input"].get("step", "")) for one in blocks if one["type"] == "tool_use"}
+    results = (one for one in blocks if one["type"] == "tool_result")
+    return tuple(steps[one["tool_use_id"]] for one in results if UNKNOWN in "\n".join(_texts(one)).lower())
+
+
+def canaries_in(asked: Asked) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(CANARY.findall(asked.body.decode())))
+
+
+def _own_texts(content: str | Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What people wrote of a message's content: not results of tools."""
+    if isinstance(content, str):
+        yield content
+        return
+    yield from (block["text"] for block in content if block["type"] == "text")
+
+
+def _texts(block: Mapping[str, Any]) -> Iterator[str]:
+    content = block.get("content", "")
+    if isinstance(content, str):
+        yield content
+    else:
+        yield from (str(part.get("text", "")) for part in content)

@@ -1,0 +1,252 @@
+"""A lane: one deskmate of its own, one gateway and one worker at a time, in which one turn after the other is struck."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, Self
+
+import aiohttp
+import yaml
+from redis.asyncio import Redis
+
+from gateway.conversation import mailbox
+from gateway.store import Script, script_of
+from tests.harness.deployment import free_port
+from tests.harness.fake_model import KEY
+from tests.harness.history import Fault, now_s
+from tests.harness.nursery import Born, Nursery
+from tests.harness.processes import until
+from tests.harness.tap import Names, Tap
+from tests.harness.telegram_twin import BOT_TOKEN, USERNAME
+from tests.harness.telegram_twin import SECRET as TELEGRAM_SECRET
+from tests.harness.webhook_twin import REPLY_SECRET, SECRET
+from tests.sweep.book import Book
+from tests.sweep.kinds import PART_CHARACTERS, SERVER
+from tests.sweep.stands import Keyed, Keyless, Model, Tools
+from tests.sweep.trap import Wires
+
+SHORT: Final = {
+    "mailbox": {"lease_s": 1.2, "poll_s": 0.15, "send_timeout_s": 0.5},
+    "gateway": {"body_timeout_s": 1, "accept_timeout_s": 1, "shutdown_s": 5},
+    "redis": {"timeout_s": 1},
+    "worker": {"grace_s": 5},
+    "model": {
+        "max_retries": 2,
+        "retry_for_s": 2,
+        "first_byte_timeout_s": 2,
+        "idle_timeout_s": 2,
+        "breaker_open_s": 0.5,
+    },
+}
+"""A profile of short waits: a dead worker is missed after 1.2 s instead of 6."""
+SHIPPED: Final[Mapping[str, Any]] = {}
+"""Waits as they are shipped."""
+PROFILE: Final = {
+    "tools": ["load_skill", "current_time", f"{SERVER}__look", f"{SERVER}__pay", f"{SERVER}__sign"],
+    "approvals": {"ask": [f"{SERVER}__sign"], "tainted": "allow"},
+    "instructions": "You are a test.",
+}
+NAMED: Final = {"read": {"look"}, "once": {"pay", "sign"}}
+
+
+@dataclass(slots=True)
+class Stands:
+    """Who plays the rest of the world, for all lanes."""
+
+    book: Book
+    redis_url: str
+    model: Model
+    keyed: Keyed
+    keyless: Keyless
+    tools: Tools
+
+
+@dataclass(slots=True)
+class Running:
+    """One process of deskmate, and its wires."""
+
+    name: str
+    born: Born
+    tap: Tap
+    port: int = 0
+    """A gateway's own; `hook` leads there through the tap."""
+    hook: str = ""
+
+
+@dataclass
+class Lane:
+    """`waits`: settings beyond the usual, `SHORT` or `SHIPPED`."""
+
+    number: int
+    folder: Path
+    stands: Stands
+    waits: Mapping[str, Any]
+    sabotage: str = ""
+    """See `tests.sweep.sabotage`."""
+    faults: list[Fault] = field(default_factory=list)
+    running: list[Running] = field(default_factory=list)
+
+    async def __aenter__(self) -> Self:
+        self.folder.mkdir(parents=True)
+        self.prefix = f"k{self.number}"
+        self.wires = Wires(self.stands.book.pages["wire"], self.stands.keyless.called)
+        self._numbers = itertools.count(1)
+        self._stack = AsyncExitStack()
+        self.http = await self._stack.enter_async_context(aiohttp.ClientSession())
+        self.redis = await self._stack.enter_async_context(Redis.from_url(self.stands.redis_url))
+        here = str(Path(__file__).parents[2])
+        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": here}
+        self._nursery = await self._stack.enter_async_context(
+            Nursery(environment, f"tests.sweep.sabotage:{self.sabotage}" if self.sabotage else "")
+        )
+        self._environment = {
+            **environment, "RQ_KEY_PREFIX": f"{self.prefix}:rq", "MODEL_KEY": KEY, "HOOK_SECRET": SECRET,
+            "HOOK_REPLY_SECRET": REPLY_SECRET, "TELEGRAM_TOKEN": BOT_TOKEN, "TELEGRAM_SECRET": TELEGRAM_SECRET,
+        }  # fmt: skip
+        (self.folder / "profiles").mkdir()
+        (self.folder / "profiles" / "default.yaml").write_text(yaml.safe_dump(PROFILE))
+        self._names = Names({script.sha: script.name for script in scripts()}, (f"{self.prefix}:",))
+        await self._approve_tools()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for one in list(self.running):
+            await self.end(one)
+        await self._stack.aclose()
+
+    # ---- processes ----
+
+    async def start(self, role: str) -> Running:
+        """A gateway or a worker, behind wires of its own; it may not be ready yet."""
+        name = f"{role}-{self.number}.{next(self._numbers)}"
+        links = {
+            "model": self.stands.model.url,
+            "platform": f"{self.stands.keyed.url}/{name}",
+            "telegram": self.stands.keyless.url,
+            "tools": self.stands.tools.url,
+        }
+        tap = await Tap(name, self.wires, self.stands.redis_url, links, self._names).__aenter__()
+        config = self._configure(name, tap.urls)
+        command = ["--config", str(config), role]
+        running = Running(name, born=None, tap=tap)  # type: ignore[arg-type]  # it is born below
+        if role == "gateway":
+            running.port = free_port()
+            running.hook = await tap.open("webhook", f"http://127.0.0.1:{running.port}")
+            command += ["--port", str(running.port), "--shared"]
+        environment = {**self._environment, "REDIS_URL": tap.redis_url}
+        running.born = await self._nursery.start(name, command, self.folder / f"{name}.log", environment, self.folder)
+        self.running.append(running)
+        self.fault(name, "started")
+        return running
+
+    async def ready(self, running: Running) -> None:
+        """It serves, or asks for work."""
+        if running.port:
+            await self._serves(running)
+            return
+        await until(lambda: self.wires.has_asked(running.name) or not running.born.runs)
+        assert running.born.runs, running.born.log.read_text()
+
+    async def _serves(self, running: Running) -> None:
+        async with asyncio.timeout(30):
+            while True:
+                assert running.born.runs, running.born.log.read_text()
+                try:
+                    async with self.http.get(f"http://127.0.0.1:{running.port}/readyz") as answer:
+                        if (await answer.json())["data"]:
+                            return
+                except aiohttp.ClientError:
+                    pass
+                await asyncio.sleep(0.02)
+
+    async def end(self, running: Running) -> None:
+        """It is needed no more."""
+        running.born.kill()
+        await running.born.ended.wait()
+        await running.tap.__aexit__()
+        self.running.remove(running)
+
+    def of(self, role: str) -> list[Running]:
+        return [one for one in self.running if one.name.startswith(role)]
+
+    def named(self, process: str) -> Running:
+        return next(one for one in self.running if one.name == process)
+
+    def whose(self, port: int) -> str:
+        """The process behind a port of our side, if it is of this lane."""
+        return next((one.name for one in self.running if port in one.tap.ports), "")
+
+    def fault(self, target: str, what: Any, detail: str = "") -> Fault:
+        fault = Fault(now_s(), target, what, detail)
+        self.faults.append(fault)
+        self.stands.book.pages["faults"].write(fault)
+        return fault
+
+    # ---- settings ----
+
+    def _configure(self, name: str, urls: Mapping[str, str]) -> Path:
+        tools = {tool: {"effect": effect, "reach": "inside"} for effect, tools in NAMED.items() for tool in tools}
+        usual: dict[str, Any] = {
+            "data": str(self.folder / "data"),
+            "log": {"format": "json", "level": "info"},
+            "redis": {"key_prefix": self.prefix, "url": "$REDIS_URL"},
+            "rq": {"key_prefix": f"{self.prefix}:rq"},
+            "model": {"provider": "anthropic", "name": "fake", "base_url": urls["model"], "api_key": "$MODEL_KEY"},
+            "connections": {
+                "hook": {
+                    "platform": "standard_webhooks", "secret": "$HOOK_SECRET", "reply_secret": "$HOOK_REPLY_SECRET",
+                    "reply_url": urls["platform"], "text_limit": PART_CHARACTERS,
+                },
+                "tg": {
+                    "platform": "telegram", "api_base": urls["telegram"], "bot_token": "$TELEGRAM_TOKEN",
+                    "secret_token": "$TELEGRAM_SECRET", "username": USERNAME,
+                },
+            },
+            "mcp": {
+                "servers": {
+                    SERVER: {"url": urls["tools"], "headers": {"X-Process": name}, "per": "worker", "tools": tools}
+                }
+            },
+        }  # fmt: skip
+        waits = dict(self.waits)
+        if waits:
+            for connection in usual["connections"].values():
+                connection["timeout_s"] = 0.4
+        for section, values in waits.items():
+            usual[section] = {**usual.get(section, {}), **values}
+        path = self.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(usual))
+        return path
+
+    async def _approve_tools(self) -> None:
+        """As an operator does it, once."""
+        links = {"model": self.stands.model.url, "platform": self.stands.keyed.url}
+        links |= {"telegram": self.stands.keyless.url, "tools": self.stands.tools.url}
+        config = self._configure("operator-0", links)
+        log = self.folder / "operator-0.log"
+        environment = {**self._environment, "REDIS_URL": self.stands.redis_url}
+        command = ["--config", str(config), "mcp", "approve", SERVER, "--yes"]
+        born = await self._nursery.start("operator-0", command, log, environment, self.folder)
+        await born.ended.wait()
+        assert born.code == 0, log.read_text()
+
+
+def scripts() -> list[Script]:
+    """All scripts that deskmate has."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(("gateway.", "workers."))]
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Script)]
+    for package in ("gateway.conversation", "gateway.shelf"):
+        for file in (resources.files(package) / "scripts").iterdir():
+            name = file.name.removesuffix(".lua")
+            if name != "prelude":
+                found.append(mailbox.script(name) if package.endswith("conversation") else script_of(package, name))
+                if name.startswith("note_"):
+                    found.append(script_of(package, "note", name))
+    return found

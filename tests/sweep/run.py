@@ -1,0 +1,222 @@
+"""A sweep: which points there are, and each of them struck, several lanes side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from redis.asyncio import Redis
+
+from tests.harness.checking import Violation
+from tests.sweep.kinds import CANARY, KEYED, KEYLESS, KINDS
+from tests.sweep.lane import SHIPPED, SHORT, Lane
+from tests.sweep.sabotage import SABOTAGES
+from tests.sweep.trap import Point
+from tests.sweep.trial import How, Outcome, Plan, Trial
+from tests.sweep.world import world
+
+Platform = Literal["keyed", "keyless"]
+WAITS: Final[Mapping[str, Mapping[str, Any]]] = {"short": SHORT, "shipped": SHIPPED}
+LEFT_MAX: Final = 20
+STUCK_S: Final = 240.0
+"""No trial takes so long, whatever it finds: then the sweep itself is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be swept."""
+
+    seed: int
+    count: int
+    """How many faults."""
+    kinds: Sequence[str] = tuple(KINDS)
+    platforms: Sequence[Platform] = ("keyed", "keyless")
+    hows: Sequence[How] = ("kill",)
+    waits: str = "short"
+    lanes: int = 6
+    roles: Sequence[str] = ("gateway", "worker")
+    spread: bool = False
+    """Take points evenly from all kinds instead of all points in turn: for a short run."""
+    at: str = ""
+    """Only points of which this regular expression finds something."""
+    sabotage: str = ""
+    """A guard that is taken out: see `tests.sweep.sabotage`."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What a sweep came to."""
+
+    order: Order
+    points: dict[tuple[str, Platform], list[Point]] = field(default_factory=dict)
+    outcomes: list[Outcome] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    """What was left behind in Redis, and words of people in logs."""
+    seconds: float = 0.0
+
+    @property
+    def struck(self) -> list[Outcome]:
+        return [one for one in self.outcomes if one.struck]
+
+    @property
+    def violations(self) -> list[tuple[Plan, Violation]]:
+        return [(one.plan, violation) for one in self.outcomes for violation in one.violations]
+
+    @property
+    def is_good(self) -> bool:
+        return not self.violations and not self.left
+
+    def takeovers_s(self) -> list[float]:
+        """Sorted, of workers that were killed."""
+        return sorted(
+            one.takeover_s for one in self.struck if one.takeover_s is not None and one.plan.how in {"kill", "group"}
+        )
+
+
+async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Result:
+    """Ledgers and logs lie in `folder`. `tell` gets a line now and then."""
+    result = Result(order)
+    begun_s = time.monotonic()
+    waits = WAITS[order.waits]
+    numbers = itertools.count(1)
+    if order.sabotage:
+        SABOTAGES[order.sabotage]()  # here as well: scripts are known by their hash
+    async with world(folder, order.lanes, waits, order.sabotage) as (stands, lanes):
+        again_s = 1.6 * float(waits.get("mailbox", {}).get("lease_s", 6.0))
+
+        async def one(lane: Lane, kind: str, platform: Platform, **more: Any) -> Outcome:
+            name = f"{KEYED if platform == 'keyed' else KEYLESS}{next(numbers)}"
+            plan = Plan(name, KINDS[kind], platform, **more)
+            async with asyncio.timeout(STUCK_S):
+                outcome = await Trial(lane, plan, again_s).run()
+            result.outcomes.append(outcome)
+            for violation in outcome.violations:
+                tell(f"BROKEN {kind} {platform} {outcome.plan.how} {outcome.plan.point}\n  {violation}")
+            return outcome
+
+        # first without faults: what is said on the wires then are the points
+        pairs = [(kind, platform) for kind in order.kinds for platform in order.platforms]
+        async with asyncio.TaskGroup() as group:
+            for at, lane in enumerate(lanes):
+                group.create_task(_record(one, lane, pairs[at :: len(lanes)], result))
+        plans = _plans(order, result.points)
+        tell(
+            f"{sum(map(len, result.points.values()))} points in {len(pairs)} turns without fault; "
+            f"{order.count} faults, seed {order.seed}, {order.lanes} lanes, waits: {order.waits}"
+        )
+
+        async def work(lane: Lane) -> None:
+            for kind, platform, point, how, follows in plans:
+                await one(lane, kind, platform, point=point, how=how, follows=follows)
+
+        progress = asyncio.create_task(_progress(result, tell, begun_s))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for lane in lanes:
+                    group.create_task(work(lane))
+        finally:
+            progress.cancel()
+        result.left += [left async for left in _left(stands.redis_url)]
+    result.left += list(_words_in_logs(folder))
+    result.seconds = time.monotonic() - begun_s
+    return result
+
+
+async def _record(one: Any, lane: Lane, pairs: Sequence[tuple[str, Platform]], result: Result) -> None:
+    for kind, platform in pairs:
+        outcome: Outcome = await one(lane, kind, platform)
+        result.points[kind, platform] = outcome.points
+
+
+def _plans(
+    order: Order, points: Mapping[tuple[str, Platform], Sequence[Point]]
+) -> Iterator[tuple[str, Platform, Point, How, bool]]:
+    """Every point in another order each round, as many as are wanted."""
+    chance = random.Random(order.seed)
+    all_of = {
+        pair: sorted(point for point in found if point.role in order.roles and re.search(order.at, str(point)))
+        for pair, found in sorted(points.items())
+    }
+    all_of = {pair: found for pair, found in all_of.items() if found}
+    if order.spread:
+        queues = {pair: chance.sample(found, len(found)) for pair, found in all_of.items()}
+        rounds = (
+            [(pair, found[number % len(found)]) for pair, found in queues.items()] for number in itertools.count()
+        )
+    else:
+        whole = [(pair, point) for pair, found in all_of.items() for point in found]
+        rounds = (chance.sample(whole, len(whole)) for _ in itertools.count())
+    hows = itertools.cycle(order.hows)
+    chosen = itertools.islice(itertools.chain.from_iterable(rounds), order.count)
+    return ((*pair, point, next(hows), chance.random() < 0.25) for pair, point in chosen)
+
+
+async def _progress(result: Result, tell: Callable[[str], None], begun_s: float) -> None:
+    while True:
+        await asyncio.sleep(15)
+        done = len(result.struck)
+        passed_s = time.monotonic() - begun_s
+        tell(
+            f"{passed_s:5.0f} s  {done} of {result.order.count} struck, "
+            f"{len(result.outcomes) - done} turns without, {len(result.violations)} broken"
+        )
+
+
+async def _left(redis_url: str) -> AsyncIterator[str]:
+    """Leases, places and waiting work that nobody has any more (I10)."""
+    async with Redis.from_url(redis_url) as redis:
+        count = 0
+        async for raw in redis.scan_iter("*", count=1_000):
+            key = raw.decode()
+            what = key.rsplit(":", 1)[-1]
+            is_work = what in {"due", "running", "channels", "inbox", "control", "outbox", "states"}
+            is_work = is_work or ":ready:" in key
+            if key.count(":") == 3 and ":c:" in key and await redis.hexists(raw, "token"):
+                is_work = True
+            if is_work:
+                count += 1
+                yield f"redis: {key}"
+            if count >= LEFT_MAX:
+                return
+
+
+def _words_in_logs(folder: Path) -> Iterator[str]:
+    """What people wrote, where no line may hold it (I8)."""
+    for log in sorted(folder.glob("lane-*/*.log")):
+        for found in sorted(set(CANARY.findall(log.read_text(errors="replace")))):
+            yield f"log: {log} holds {found}"
+
+
+def summary(result: Result) -> list[str]:
+    """Figures with their counts."""
+    lines = []
+    by = Counter((one.plan.kind.name, one.plan.platform, one.plan.how) for one in result.struck)
+    for kind, platform in sorted(result.points):
+        found = {how: number for (k, p, how), number in by.items() if (k, p) == (kind, platform)}
+        shown = ", ".join(f"{number} {how}" for how, number in sorted(found.items())) or "none"
+        lines.append(f"  {kind:6} {platform:8} {len(result.points[kind, platform]):4} points  struck: {shown}")
+    struck, broken = len(result.struck), len({id(plan) for plan, _ in result.violations})
+    missed = sum(one.plan.point is not None and not one.struck for one in result.outcomes)
+    lines.append(
+        f"{struck} faults, {broken} turns broken"
+        + (f" (0 in {struck}: below {300 / struck:.2g} % at 95 %)" if struck and not broken else "")
+        + f"; {missed} points did not come by again; {sum(one.remarks for one in result.outcomes)} times people were "
+        f"told that a message may have come twice; {result.seconds:.0f} s"
+    )
+    took = result.takeovers_s()
+    if took:
+        p50, p99 = took[len(took) // 2], took[min(len(took) - 1, len(took) * 99 // 100)]
+        lines.append(
+            f"takeover, kill to the first effect of the next worker: p50 {p50:.2f} s, p99 {p99:.2f} s, "
+            f"max {took[-1]:.2f} s ({len(took)} kills, waits: {result.order.waits})"
+        )
+    lines += [f"left behind: {one}" for one in result.left]
+    return lines

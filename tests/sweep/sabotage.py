@@ -1,0 +1,65 @@
+"""Guards taken out of the product, one each, to see that the sweep is not blind. Only the nursery of such a run calls this.
+
+A nursery imports the product and forks from there: what is changed in it is changed in all that it bears.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from gateway.conversation import mailbox
+from gateway.platforms.standard_webhooks import Adapter
+from gateway.store import Script
+from workers.agent.moves import Pending
+from workers.calling.judging import Judge
+
+
+def runs_again() -> None:
+    """A call that was begun counts as one that was not."""
+    judge = Judge.judge
+
+    def forgets(self: Judge, call: Pending, *given: Any) -> Any:
+        return judge(self, replace(call, was_started=False), *given)
+
+    Judge.judge = forgets  # type: ignore[method-assign, assignment]
+
+
+def new_keys() -> None:
+    """What is sent once more has another key."""
+    send = Adapter.send
+
+    async def sends(self: Adapter, to: Any, part: Any, key: str) -> Any:
+        return await send(self, to, part, f"{key}{secrets.token_hex(4)}")
+
+    Adapter.send = sends  # type: ignore[method-assign]
+
+
+def knows_nothing() -> None:
+    """No event is known when it comes again."""
+
+    def hashed(dedupe_key: str) -> bytes:
+        return secrets.token_bytes(len(dedupe_key))[:10]
+
+    mailbox.dedupe_hash = hashed
+
+
+def writes_on() -> None:
+    """The revision and the token of a write are not looked at."""
+    plain = mailbox.script
+
+    def unguarded(name: str) -> Script:
+        found = plain(name)
+        text = found.text.replace("if h[1] ~= token then", "if false then").replace(
+            "if at ~= rev then", "if false then"
+        )
+        return Script(found.name, text)
+
+    mailbox.script = unguarded
+
+
+SABOTAGES: Final[Mapping[str, Callable[[], None]]] = {
+    one.__name__: one for one in (runs_again, new_keys, knows_nothing, writes_on)
+}

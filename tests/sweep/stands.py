@@ -1,0 +1,205 @@
+"""The stand-ins of a sweep, each with its ledger: model, platforms with and without a key on each send, tools."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from aiohttp import web
+
+from gateway.phrases import say
+from tests.harness import history
+from tests.harness.fake_model import Asked, FakeModel
+from tests.harness.history import Accepted, Effect, Ledger, Refused, now_s
+from tests.harness.mcp_server import McpTwin, Session, said
+from tests.harness.telegram_twin import TelegramTwin
+from tests.harness.webhook_twin import Taken, WebhookTwin
+from tests.sweep import kinds
+
+STEP: Final = {"type": "object", "properties": {"step": {"type": "string"}}, "required": ["step"]}
+MARK: Final = re.compile(r"mark:([\w.-]+)")
+PART: Final = re.compile(r"part (\d)of(\d)")
+SAID_YES: Final = " said yes. "
+"""Stands in what people are told of a yes."""
+PHASES: Final[tuple[Literal["begun", "done"], ...]] = ("begun", "done")
+REMARKS: Final = tuple(say(name, "en")[:30] for name in ("turn.send_repeated", "turn.send_unclear"))
+"""How what is said about another message begins."""
+
+
+class Model(FakeModel):
+    """The strict model. `whose`: the process behind a port of our side."""
+
+    def __init__(self, ledger: Ledger, whose: Callable[[int], str]) -> None:
+        super().__init__(kinds.answer)
+        self._events = ledger
+        self._whose = whose
+
+    async def _receive(self, request: web.Request, *, counting: bool) -> tuple[Asked, dict[str, Any]]:
+        asked, parsed = await super()._receive(request, counting=counting)
+        self.asked.clear()  # the ledger has them
+        turn = kinds.turn_of(asked) if parsed else None
+        self._events.write(
+            history.Asked(
+                now_s(),
+                conversation=turn.message.split(".")[0] if turn else "",
+                problem=asked.refused or "",
+                said=kinds.said_in(asked) if parsed else (),
+                unknown=kinds.unknown_in(asked) if parsed else (),
+                canaries=kinds.canaries_in(asked),
+                tokens=len(asked.body) // 4,
+                process=self._whose(asked.peer[1]),
+            )
+        )
+        return asked, parsed
+
+
+class Keyed(WebhookTwin):
+    """The platform that knows a repetition by its key. `reply_url` is `url` with the process's name behind it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(retry_s=())
+        self._events = ledger
+        self._known: dict[str, Taken] = {}
+
+    async def _take(self, request: web.Request) -> web.StreamResponse:
+        begin_s = now_s()
+        refused = len(self.refused)
+        self._now = (begin_s, request.match_info.get("more", ""))
+        answer = await super()._take(request)
+        if len(self.refused) > refused:
+            self._events.write(
+                Refused(now_s(), conversation="", status=400, why=self.refused[-1], process=request.match_info["more"])
+            )
+        return answer
+
+    def _keep(self, taken: Taken) -> None:
+        if taken.type not in {"reply.completed", "reply.edited"}:
+            return
+        begin_s, process = self._now
+        data = taken.data
+        self._events.write(
+            Accepted(
+                now_s(),
+                conversation=str(data["conversation"]),
+                key=taken.webhook_id,
+                what=what_of(taken.text, notice=data["notice"], buttons=bool(data.get("buttons"))),
+                answers=(data["in_reply_to"],) if data["in_reply_to"] and SAID_YES not in taken.text else (),
+                part=data["part"],
+                parts=data["parts"],
+                step=data["in_reply_to"] if SAID_YES in taken.text else "",
+                text=taken.text,
+                edit_of=data.get("message_id", ""),
+                repeated=taken.webhook_id in self._known,
+                begin_s=begin_s,
+                process=process,
+            )
+        )
+        if taken.webhook_id not in self._known:
+            self._known[taken.webhook_id] = taken
+            self.taken.append(taken)
+
+
+class Keyless(TelegramTwin):
+    """The platform that takes the same message as often as it is sent. Each conversation is a group of its own."""
+
+    def __init__(self, ledger: Ledger, whose: Callable[[int], str]) -> None:
+        super().__init__(retry_s=())
+        self._events = ledger
+        self._whose = whose
+        self.conversations: dict[int, str] = {}
+        """By the chat's id."""
+
+    def called(self, room: str) -> str:
+        """The conversation of a room, here or elsewhere."""
+        return self.conversations.get(int(room), room) if room.lstrip("-").isdigit() else room
+
+    async def _answer(self, request: web.Request, method: str) -> Any:
+        begin_s = now_s()
+        result = await super()._answer(request, method)
+        if method in {"sendMessage", "editMessageText"}:
+            peer = request.transport.get_extra_info("peername") if request.transport else ("", 0)
+            text, keyboard = result["text"], result.get("reply_markup")
+            # its own marks say which message it answers: the platform does not
+            answers = tuple(dict.fromkeys(MARK.findall(text)))
+            part = PART.search(text)
+            self._events.write(
+                Accepted(
+                    now_s(),
+                    conversation=self.conversations.get(result["chat"]["id"], ""),
+                    id=str(result["message_id"]),
+                    what=what_of(text, notice=not answers, buttons=bool(keyboard)),
+                    answers=answers,
+                    part=int(part[1]) if part else 1,
+                    parts=int(part[2]) if part else 1,
+                    text=text,
+                    edit_of=str(result["message_id"]) if method == "editMessageText" else "",
+                    begin_s=begin_s,
+                    process=self._whose(peer[1]),
+                )
+            )
+        return result
+
+
+def what_of(text: str, *, notice: bool, buttons: bool) -> Any:
+    if buttons:
+        return "card"
+    if notice and SAID_YES in text:
+        return "note"
+    if notice:
+        return "remark" if text.startswith(REMARKS) else "notice"
+    return "reply"
+
+
+class Desk(Session):
+    """The tools: each writes its effect down before it answers."""
+
+    events: Ledger
+    process = ""
+
+    def _page(self, cursor: str | None) -> dict[str, Any]:
+        del cursor
+        return {
+            "tools": [
+                {"name": name, "description": f"Does {name}.", "inputSchema": STEP} for name in ("look", "pay", "sign")
+            ]
+        }
+
+    async def tool_look(self, step: str) -> dict[str, Any]:
+        return await self._do(step, "read")
+
+    async def tool_pay(self, step: str) -> dict[str, Any]:
+        return await self._do(step, "once")
+
+    async def tool_sign(self, step: str) -> dict[str, Any]:
+        return await self._do(step, "once")
+
+    async def _do(self, step: str, policy: Any) -> dict[str, Any]:
+        conversation = step.split(".", maxsplit=1)[0]
+        for phase in PHASES:
+            self.events.write(
+                Effect(now_s(), conversation=conversation, step=step, phase=phase, policy=policy, process=self.process)
+            )
+            await asyncio.sleep(0)
+        return said(f"did {step}")
+
+    def note(self, event: str, **more: Any) -> None:
+        """Nothing: the effects are what counts here."""
+
+
+class Tools(McpTwin):
+    """The server of them."""
+
+    def __init__(self, folder: Path, ledger: Ledger) -> None:
+        class Noting(Desk):
+            events = ledger
+
+        super().__init__(folder, session=Noting)
+
+    async def _take(self, request: Any) -> Any:
+        if session := self.sessions.get(request.headers.get("Mcp-Session-Id", "")):
+            assert isinstance(session, Desk)
+            session.process = request.headers.get("X-Process", "")
+        return await super()._take(request)

@@ -1,0 +1,48 @@
+"""A small sweep over all kinds of turn holds; with a guard taken out it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from config.settings import environment
+from tests.sweep.kinds import KINDS
+from tests.sweep.run import Order, summary, sweep
+
+ROOT = Path(__file__).parents[2]
+COUNT = 30
+
+
+@pytest.mark.timeout(300)
+async def test_a_process_killed_at_thirty_messages_of_five_kinds_of_turn_breaks_nothing(tmp_path: Path) -> None:
+    told: list[str] = []
+    result = await sweep(Order(seed=20, count=COUNT, lanes=4, spread=True), tmp_path, told.append)
+    assert result.is_good, "\n".join([*told, *summary(result)])
+    by_kind = Counter(one.plan.kind.name for one in result.struck)
+    assert by_kind.keys() == KINDS.keys()
+    assert len(result.struck) >= COUNT * 0.8, "points come by again"
+
+
+@pytest.mark.parametrize(
+    ("guard", "arguments", "finding"),
+    [
+        ("runs_again", ("--kinds", "once", "--at", "after worker tools tools/call #1"), "I3 effect twice"),
+        ("new_keys", ("--kinds", "plain", "--at", "after worker platform"), "I2 doubled"),
+        ("knows_nothing", ("--kinds", "plain", "--at", "after gateway webhook"), "I4 twice in the history"),
+    ],
+)
+@pytest.mark.timeout(300)
+async def test_a_guard_taken_out_is_seen(guard: str, arguments: tuple[str, ...], finding: str, tmp_path: Path) -> None:
+    command = ("--sabotage", guard, "--platforms", "keyed", "--lanes", "1", "--count", "1", "--folder", str(tmp_path))
+    run = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.sweep", *command, *arguments),
+        cwd=ROOT, env=environment(), stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    told = (await run.communicate())[0].decode()
+    assert run.returncode == 1, told
+    assert finding in told
+    assert str(tmp_path) in told, "the folder is named"

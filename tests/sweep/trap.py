@@ -1,0 +1,161 @@
+"""What watches the wires of a lane: it writes down who holds what, names each message of a turn, and strikes at one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import hiredis
+
+from tests.harness.history import Granted, Ledger, Wrote, now_s
+from tests.harness.tap import Message, Place
+from tests.harness.telegram_twin import BOT_TOKEN
+
+METHOD: Final = re.compile(rb'"method":\s*"([^"]+)"')
+WRITES: Final = {"take", "append", "mark", "bury", "settle", "park", "hand_over"}
+RELEASES: Final = {"settle", "park", "hand_over"}
+BACKGROUND: Final = re.compile(
+    r"(claim|beat|meta|open|leave|lease|renew|workers|MULTI|EXEC|BLPOP.*|(HELLO|CLIENT|AUTH|SELECT|PING|INFO|CONFIG|"
+    r"SCRIPT|COMMAND|SUBSCRIBE|UNSUBSCRIBE)\b.*|[A-Z]+ rq:(worker|suspended|clean).*)$"
+)
+"""What processes say by the clock, or for themselves, and not for a turn."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Point:
+    """A place of a turn: the nth message of this name that a gateway or worker says on a link, before or after it."""
+
+    role: str
+    link: str
+    name: str
+    nth: int
+    place: Place
+
+    def __str__(self) -> str:
+        return f"{self.place} {self.role} {self.link} {self.name} #{self.nth}"
+
+
+@dataclass(slots=True)
+class Trap:
+    """Strikes once, at its point. `strike` returns whether the message goes on then."""
+
+    point: Point
+    strike: Callable[[Message], Any]
+    sprung: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Wires:
+    """Of one lane: one turn runs in it at a time."""
+
+    def __init__(self, ledger: Ledger, called: Callable[[str], str]) -> None:
+        """`called`: the driver's name of a conversation, by its room on the platform."""
+        self._ledger = ledger
+        self._called = called
+        self.names: dict[str, str] = {}
+        """The driver's name of a conversation, by the id that its `accept` gave it."""
+        self.ids: dict[str, str] = {}
+        self.trap: Trap | None = None
+        self.seen: list[Point] = []
+        """All points of the turn so far."""
+        self.grants: asyncio.Event = asyncio.Event()
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._told: set[str] = set()
+
+    def begin(self, trap: Trap | None) -> None:
+        """The next turn begins: its messages are counted from here."""
+        self.trap = trap
+        self.seen = []
+        self._counts.clear()
+
+    def has_asked(self, process: str) -> bool:
+        """Whether a process has asked for work yet."""
+        return process in self._told
+
+    async def __call__(self, message: Message, place: Place) -> bool:
+        if message.link == "redis":
+            self._note(message, place)
+        name = self._name(message)
+        if not name:
+            return True
+        role = message.process.split("-")[0]
+        if "nth" not in message.seen:
+            self._counts[role, message.link, name] += 1
+            message.seen["nth"] = self._counts[role, message.link, name]
+        point = Point(role, message.link, name, message.seen["nth"], place)
+        self.seen.append(point)
+        trap = self.trap
+        if trap is None or trap.sprung.is_set() or point != trap.point:
+            return True
+        trap.sprung.set()
+        return bool(await trap.strike(message))
+
+    def _name(self, message: Message) -> str:
+        """What it is called in a turn; empty for what is none of it."""
+        name = message.name
+        if message.link == "tools":
+            asked = METHOD.search(message.raw)
+            return asked[1].decode() if asked else name
+        if message.link != "redis":
+            return name.removesuffix(f"/{message.process}").replace(f"/bot{BOT_TOKEN}", "")
+        # who asks for work says that by the clock; to get some is of a turn
+        if name == "claim" and message.seen.get("grants"):
+            return "grant"
+        if name.startswith("BLPOP") and message.answer and not message.answer.startswith((b"*-1", b"_")):
+            return "bell"
+        return "" if BACKGROUND.match(name) else name
+
+    def _note(self, message: Message, place: Place) -> None:
+        words, name = message.words, message.name
+        if place == "before":
+            if name == "accept":
+                self._learn(words)
+            if name == "claim":
+                self._told.add(message.process)
+            return
+        if name not in WRITES and name != "claim":
+            return
+        answer = _parsed(message.answer)
+        if isinstance(answer, hiredis.ReplyError):
+            return
+        verdict = (answer[0] if isinstance(answer, list) else answer).decode()
+        if name in WRITES:
+            conversation, token = words[5].decode(), words[6].decode()
+            self._ledger.write(
+                Wrote(
+                    now_s(), conversation=self.names.get(conversation, conversation), process=message.process,
+                    token=token, fence=fence_of(token), script=name, verdict=verdict, begin_s=message.begin_s,
+                    releases=name in RELEASES and verdict in {"OK", "DONE"},
+                )
+            )  # fmt: skip
+        if isinstance(answer, list) and len(answer) > 1 and isinstance(answer[1], list):
+            for grant in answer[1]:
+                conversation, token = grant[0].decode(), grant[1].decode()
+                message.seen["grants"] = True
+                self.grants.set()
+                self._ledger.write(
+                    Granted(
+                        now_s(), conversation=self.names.get(conversation, conversation), process=message.process,
+                        token=token, fence=fence_of(token), begin_s=message.begin_s,
+                    )
+                )  # fmt: skip
+
+    def _learn(self, words: tuple[bytes, ...]) -> None:
+        parts = json.loads(words[7])
+        name = self._called(parts[1])
+        self.names[words[5].decode()] = name
+        self.ids[name] = words[5].decode()
+
+
+def fence_of(token: str) -> int:
+    return int(token.split("-", 1)[0])
+
+
+def _parsed(answer: bytes) -> Any:
+    reader = hiredis.Reader()
+    reader.feed(answer)
+    return reader.gets()

@@ -1,0 +1,65 @@
+"""The world of a sweep: a Redis of its own, the stand-ins, and lanes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+
+from gateway.running.children import leashed
+from gateway.running.embedded import find_program, server_command, socket_path, socket_url
+from tests.harness.processes import until
+from tests.sweep.book import Book
+from tests.sweep.lane import Lane, Stands, scripts
+from tests.sweep.stands import Keyed, Keyless, Model, Tools
+
+
+@asynccontextmanager
+async def redis_of(folder: Path) -> AsyncIterator[str]:
+    """A server of its own, as `deskmate up` starts it; its address."""
+    folder.mkdir(parents=True)
+    place = socket_path(folder)
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    server = subprocess.Popen(  # noqa: ASYNC220  # it is only begun
+        leashed(server_command(find_program(), folder, place, fsync=False)), start_new_session=True
+    )
+    try:
+        await until(place.exists)
+        yield socket_url(place)
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+@asynccontextmanager
+async def world(
+    folder: Path, lanes: int, waits: Mapping[str, Any], sabotage: str = ""
+) -> AsyncIterator[tuple[Stands, list[Lane]]]:
+    """Lanes in which nothing runs yet. Ledgers in `folder/ledgers`."""
+    opened: list[Lane] = []
+
+    def whose(port: int) -> str:
+        return next((name for lane in opened if (name := lane.whose(port))), "")
+
+    async with AsyncExitStack() as stack:
+        book = stack.enter_context(Book(folder / "ledgers"))
+        url = await stack.enter_async_context(redis_of(folder / "redis"))
+        async with Redis.from_url(url) as redis:
+            for script in scripts():  # else the first call of each is another command than all later ones
+                await redis.script_load(script.text)
+        stands = Stands(
+            book,
+            url,
+            await stack.enter_async_context(Model(book.pages["model"], whose)),
+            await stack.enter_async_context(Keyed(book.pages["platform"])),
+            await stack.enter_async_context(Keyless(book.pages["platform"], whose)),
+            await stack.enter_async_context(Tools(folder, book.pages["tools"])),
+        )
+        made = [Lane(number, folder / f"lane-{number}", stands, waits, sabotage) for number in range(1, lanes + 1)]
+        opened += await asyncio.gather(*(stack.enter_async_context(lane) for lane in made))
+        yield stands, opened
