@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from config.loading import load
-from config.rules import rule_of
 from gateway.conversation.key import ConversationKey
 from gateway.shelf.shelf import Shelf
 from gateway.store import Layout, open_store
@@ -74,7 +73,7 @@ async def watch(settings: Path, redis_url: str) -> None:
     """Until killed."""
     loaded = load(settings)
     store = open_store(redis_url, Layout("dm", 1), timeout_s=10.0)
-    shelf = Shelf(store, Cache(settings.parent / "cache"), rule=rule_of, present=())
+    shelf = Shelf(store, Cache(settings.parent / "cache"), present=())
     seen = (-1, "")
     gc.collect()
     while True:

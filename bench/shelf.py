@@ -41,7 +41,6 @@ from bench._world import (
 )
 from bench.skills import write_skills
 from config.loading import Loaded, load
-from config.rules import rule_of
 from gateway.shelf.audit import Change
 from gateway.shelf.decisions import scope_of
 from gateway.shelf.packing import Packer
@@ -73,7 +72,7 @@ async def pack(here: World, loaded: Loaded, folder: Path, count: int, verdicts: 
     show("  CPU of Redis", redis_s, "s")
     verdicts.tell("  the loop held, at most", held_s * 1_000, GOALS["held"], "ms")
     show("  in Redis", (await memory_of(here.store) - before) / 1e6, "MB")
-    seen = await Shelf(here.store, Cache(here.folder), rule=rule_of, present=()).look()
+    seen = await Shelf(here.store, Cache(here.folder), present=()).look()
     size = await here.store.redis.strlen(f"{here.store.layout.skills_root}:snapshot:{seen.number}")
     show("  of it the snapshot", size / 1e6, "MB")
     took_s, cpu_s, _, held_s = await timed(here, packer)
@@ -171,7 +170,7 @@ async def publish_under_load(here: World, folder: Path, place: Path, pace: Pace,
 async def unchanged(here: World, loaded: Loaded) -> None:
     """What each turn and each call of a tool pays."""
     with tempfile.TemporaryDirectory(prefix="deskmate-bench-") as name:
-        shelf = Shelf(here.store, Cache(Path(name)), rule=rule_of, present=())
+        shelf = Shelf(here.store, Cache(Path(name)), present=())
         await shelf.here(KEY, loaded)
         ours: list[float] = []
         theirs: list[float] = []
@@ -201,7 +200,7 @@ async def until_packer(shelf: Shelf) -> None:
 
 
 async def change_reaches_all(here: World, folder: Path, readers: list[Process], verdicts: Verdicts) -> None:
-    shelf = Shelf(here.store, Cache(here.folder), rule=rule_of, present=())
+    shelf = Shelf(here.store, Cache(here.folder), present=())
     with here.deskmate("gateway", core=other_core()):
         await until_packer(shelf)
         for number in range(3):

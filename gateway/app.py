@@ -22,7 +22,6 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from config.loading import Loaded
-from config.rules import rule_of
 from config.settings import Settings
 from config.watching import Watched
 from gateway import reloads
@@ -117,7 +116,7 @@ async def open_parts(loaded: Loaded, redis_url: str, rq_url: str) -> Parts:
 def house_of(parts: Parts) -> House:
     """What the admin pages work with."""
     cache = Cache(parts.settings.data / "skills")
-    shelf = Shelf(parts.store, cache, rule=rule_of, present=None)  # the variables of workers are not ours
+    shelf = Shelf(parts.store, cache, present=None)  # the variables of workers are not ours
     return House(parts.store, parts.mailbox, shelf, Notes(parts.store), parts.watched.latest, parts.intake.receive)
 
 

@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 import aiohttp
 
 from config.loading import Loaded
-from config.rules import rule_of
 from config.settings import environment
 from config.watching import Watched
 from gateway import platforms
@@ -136,7 +135,7 @@ def _nowhere(partition: int) -> None:
 def open_shelf(loaded: Loaded, store: Store, kind: type[ShelfT]) -> ShelfT:
     """What this machine makes of the skills that the store has."""
     present = _present(environment(), loaded.secret_values)
-    return kind(store, Cache(loaded.settings.data / "skills"), rule=rule_of, present=present)
+    return kind(store, Cache(loaded.settings.data / "skills"), present=present)
 
 
 async def _first_snapshot(shelf: Shelf, packer: Packer) -> None:

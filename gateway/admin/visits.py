@@ -10,8 +10,6 @@ from typing import Final
 
 from config.checks import nearest
 from config.loading import Loaded
-from config.profiles import Profile
-from config.rules import org_rule_of
 from config.settings import Language
 from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
@@ -22,14 +20,13 @@ from gateway.intake import Received
 from gateway.platforms import webchat
 from gateway.rights import access
 from gateway.rights.access import Approval, CommandUse, Here, Operator, Who, named_as
+from gateway.rights.places import organisation, place
 from gateway.shelf.acts import EVERYWHERE, Acts, By
 from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.notes import Notes
 from gateway.shelf.outcomes import Refusal
-from gateway.shelf.pairing import place
 from gateway.shelf.shelf import Shelf
 from gateway.store import Refused, Store
-from skills.library import Library
 
 ROOMS_MAX: Final = 2_000
 LOOKED_AT_MAX: Final = 500
@@ -157,16 +154,7 @@ class Visit:
     @property
     def _org(self) -> Here:
         """The whole organisation as the files describe it."""
-        loaded = self.loaded
-        return Here(
-            room="",
-            channel_id="",
-            profile=Profile(),
-            rule=lambda name, _: name,
-            library=Library({}),
-            owners=tuple(loaded.settings.people.owners),
-            org_rule=partial(org_rule_of, loaded),
-        )
+        return organisation(self.loaded)
 
     def may_here(self, command: str, here: Here) -> bool:
         """Whether this person may give that command there. For what is shown: each act asks again."""

@@ -17,7 +17,6 @@ import click
 
 from config.checks import nearest
 from config.loading import Loaded
-from config.rules import rule_of
 from gateway.cli import ENGLISH, Stop, channel_option, for_example, needed_channel_option, no_redis, pass_readable
 from gateway.cli.words import typed
 from gateway.commands.skill import answers
@@ -79,7 +78,7 @@ async def opened(loaded: Loaded, key: ConversationKey | None) -> AsyncIterator[O
     layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
     store = open_store(redis_url(settings), layout, timeout_s=settings.redis.timeout_s)
     try:
-        shelf = Shelf(store, Cache(settings.data / "skills"), rule=rule_of, present=None)  # that of workers is not ours
+        shelf = Shelf(store, Cache(settings.data / "skills"), present=None)  # that of workers is not ours
         here: Callable[[], Awaitable[Here]] = (
             partial(shelf.here, key, loaded) if key else partial(shelf.everywhere, loaded)
         )

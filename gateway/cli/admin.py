@@ -17,7 +17,7 @@ from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, user
 from gateway.connections import PAGE
 from gateway.rights.access import Operator, named_as
-from gateway.rights.roles import COMMAND_LINE
+from gateway.rights.roles import COMMAND_LINE, typed_person
 from gateway.shelf.audit import Change
 
 T = TypeVar("T")
@@ -119,11 +119,10 @@ def logout(loaded: Loaded, person: str | None) -> None:
 def _caller(loaded: Loaded, person: str | None) -> Caller:
     if person is None:
         return Caller(operator=user())
-    connection, _, id_ = person.partition("/")
-    there = sorted({PAGE[0], *loaded.settings.connections})
-    if connection not in there or not id_ or re.search(r"[\s*?\[\]]", id_):
+    meant, there = typed_person(person), sorted({PAGE[0], *loaded.settings.connections})
+    if meant is None or meant.partition("/")[0] not in there:
         raise Stop(f"--as: wanted is CONNECTION/ID, such as {there[0]}/U024BE7LH; there are: {', '.join(there)}.")
-    return Caller(person)
+    return Caller(meant)
 
 
 def _with(loaded: Loaded, work: Callable[[Keys], Awaitable[T]], *told: str) -> T:

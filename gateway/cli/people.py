@@ -6,15 +6,13 @@ import json
 import time
 
 import click
-from pydantic_core import PydanticCustomError
 
-from config.addresses import person
 from config.loading import Loaded
 from gateway.cli import ENGLISH, Stop, for_example, needed_channel_option, pass_readable
 from gateway.cli.acts import Open, do
 from gateway.phrases import say
 from gateway.rights.access import Here
-from gateway.rights.roles import Role, named
+from gateway.rights.roles import Role, named, typed_person
 from gateway.shelf.outcomes import Refusal
 from gateway.shelf.pair_acts import PairActs
 from gateway.shelf.pairing import LetIn, Waits
@@ -85,11 +83,8 @@ def _name_admin(loaded: Loaded, who: str, channel: str, *, is_one: bool) -> None
 
 
 def _person(who: str) -> str:
-    try:
-        meant = person(who)
-    except PydanticCustomError:
-        meant = "*"
-    if "*" in meant:
+    meant = typed_person(who)
+    if meant is None:
         raise Stop(f"{who!r} is nobody's id. Wanted is CONNECTION/ID, such as slack-main/U024BE7LH.")
     return meant
 

@@ -9,7 +9,6 @@ import importlib
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -19,10 +18,10 @@ import click
 from config.checks import nearest
 from config.loading import Loaded
 from config.profiles import DEFAULT, Profile
-from config.rules import rule_of
 from config.settings import environment
 from gateway.cli import ENGLISH, Stop, channel_option, examples, for_example, pass_loaded, pass_readable
 from gateway.rights.access import Here
+from gateway.rights.places import under
 from gateway.shelf.skill_table import behind, count, everything, lay_out, row
 from gateway.text.columns import padded, widths
 from skills import contents, document, lint, visible
@@ -260,12 +259,9 @@ def _library(loaded: Loaded) -> Library:
 
 def _under(loaded: Loaded, profile_name: str) -> Here:
     """What holds under a profile, as far as the folders on this machine tell: nobody has switched or added anything."""
-    profile = _profile(loaded, profile_name)
-    return Here(
-        room="",
-        channel_id="",
-        profile=profile,
-        rule=partial(rule_of, loaded, profile),
+    return under(
+        loaded,
+        _profile(loaded, profile_name),
         library=_library(loaded),
         unmet=lambda skill, its: unmet(skill.head, its.program_env),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 from gateway.acting import acts_of, refused
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.phrases import say
+from gateway.rights.roles import typed_person
 from gateway.shelf.outcomes import Refusal
 from gateway.shelf.pair_acts import PairActs
 from gateway.shelf.pairing import shown
@@ -34,7 +35,7 @@ async def run(said: Said) -> Done:
                     return Done(told, is_private=True)
                 return Done(say("pair.list_private", language))  # everybody in the channel would read it
             case [what, who] if what.lower() == "end":
-                done = await acts.end(who)
+                done = await acts.end(typed_person(who, event.conversation.connection) or who)
                 return Done(say("pair.ended" if done else "pair.ended.was", language, who=quoted(who)))
             case [_] | [_, _]:  # read out in two halves
                 waits = await acts.accept("".join(words))

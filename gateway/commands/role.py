@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic_core import PydanticCustomError
-
-from config.addresses import person
 from gateway.acting import acts_of, refused
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.events import Actor
 from gateway.phrases import say
 from gateway.rights.access import Here
-from gateway.rights.roles import Role, allows, named, roles_of
+from gateway.rights.roles import Role, allows, named, roles_of, typed_person
 from gateway.shelf.outcomes import Refusal
 from gateway.text.quoting import few, quoted
 
@@ -32,11 +29,8 @@ async def run(said: Said) -> Done:
 
 async def _name(said: Said, who: str, *, is_one: bool) -> Done:
     acts, language = acts_of(said), said.language
-    try:
-        meant = person(who if "/" in who else f"{said.event.conversation.connection}/{who.lstrip('@')}")
-    except PydanticCustomError:
-        meant = ""
-    if not meant or "*" in meant:
+    meant = typed_person(who, said.event.conversation.connection)
+    if meant is None:
         return Done(say("role.no_person", language, who=quoted(who)), is_private=True)
     try:
         here, was_news = await acts.name_admin(meant, is_one=is_one)

@@ -17,7 +17,7 @@ from gateway.events import Actor
 from gateway.inventory import tool_names
 from gateway.rights.access import COMMANDS, Approval, CommandUse, Here, SkillUse, Talk, ToolUse, Verdict, may
 from gateway.rights.pins import Pin, is_of_server, words_of
-from gateway.rights.roles import named, roles_of
+from gateway.rights.roles import named, roles_of, typed_person
 from gateway.rights.skill_tools import COMES_WITH
 from gateway.shelf import naming
 from gateway.shelf.naming import Several, Unknown
@@ -167,8 +167,8 @@ def person(here: Here, who: str, *, is_paired: bool | None) -> list[Answer]:
 
     `is_paired`: whether they were let in with a code; None: that is no matter of whoever asks.
     """
-    connection, slash, id_ = who.partition("/")
-    if not (connection and slash and id_):
+    connection, _, id_ = (typed_person(who) or "").partition("/")
+    if not id_:
         raise NotThere(f"{who} is nobody's id: wanted is CONNECTION/ID, as /role tells each person their own")
     actor = Actor(id_, connection=connection)
     return [

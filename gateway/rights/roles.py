@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
+from pydantic_core import PydanticCustomError
+
+from config.addresses import person
 from config.rules import fits
 from gateway.events import Actor
 
@@ -35,6 +38,18 @@ MAY_AS_WELL: Final[Mapping[Role, tuple[Role, ...]]] = {
 def person_of(room: str, actor: Actor) -> str:
     """A person as roles and the audit log name them: `slack-main/U024BE7LH`."""
     return f"{actor.connection or room.partition('/')[0]}/{actor.id}"
+
+
+def typed_person(text: str, connection: str = "") -> str | None:
+    """Whom somebody means who types that: `connection/id`; on that `connection` the id alone does, with `@` or without.
+
+    None: nobody in particular.
+    """
+    try:
+        meant = person(text if "/" in text or not connection else f"{connection}/{text.lstrip('@')}")
+    except PydanticCustomError:
+        return None
+    return None if "*" in meant else meant
 
 
 def roles_of(here: Here, actor: Actor) -> dict[Role, str]:

@@ -9,9 +9,10 @@ from typing import TypeVar
 from config.loading import Loaded
 from gateway.rights import access
 from gateway.rights.access import CommandUse, Here
+from gateway.rights.places import place
 from gateway.shelf.acts import Acts, rule_in
 from gateway.shelf.outcomes import Refusal
-from gateway.shelf.pairing import LetIn, Pairing, TooMany, Waits, place
+from gateway.shelf.pairing import LetIn, Pairing, TooMany, Waits
 
 P = TypeVar("P", Waits, LetIn)
 

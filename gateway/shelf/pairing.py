@@ -12,9 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from config.loading import Loaded
-from config.rules import org_rule_of, rule_of
-from gateway.connections import direct_policy
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.events import Actor, Event
 from gateway.rights.access import Here, Talk, Verdict, may
@@ -24,7 +21,6 @@ from gateway.shelf.decisions import written
 from gateway.shelf.stored import mapping
 from gateway.store import Store, reading, script_of
 from skills import ids
-from skills.library import Library
 
 COMMAND: Final = "pair"
 SIGNS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
@@ -86,21 +82,6 @@ class LetIn:
 
 class TooMany(Exception):
     """So many wrong codes came from there that none is looked at for a while."""
-
-
-def place(loaded: Loaded, key: ConversationKey) -> Here:
-    """A room as the files describe it, for whoever only asks who is heard there."""
-    profile = loaded.profile_for(key.connection, key.channel)
-    return Here(
-        room=f"{key.connection}/{key.channel}",
-        channel_id=key.channel_id,
-        profile=profile,
-        rule=lambda name, value: rule_of(loaded, profile, name, value),
-        library=Library({}),
-        owners=tuple(loaded.settings.people.owners),
-        org_rule=lambda name, value: org_rule_of(loaded, name, value),
-        direct=direct_policy(loaded, profile, key.connection),
-    )
 
 
 def knock(event: Event) -> Event:

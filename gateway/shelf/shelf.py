@@ -7,18 +7,16 @@ import logging
 import operator
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from config.loading import Loaded
 from config.profiles import Profile
-from config.rules import org_rule_of
-from gateway.connections import direct_policy
 from gateway.conversation.key import ConversationKey
 from gateway.logs import log
 from gateway.rights.access import Here
+from gateway.rights.places import organisation, place
 from gateway.shelf.audit import REFUSALS_KEPT, Change, Made
 from gateway.shelf.decisions import (
     HITL_FIELD,
@@ -93,7 +91,6 @@ class Shelf:
         store: Store,
         cache: Cache,
         *,
-        rule: Callable[[Loaded, Profile, str, str], str],
         present: Collection[str] | None,
     ) -> None:
         """`present`: names of the variables that are set where workers run; None: nobody here knows."""
@@ -102,7 +99,6 @@ class Shelf:
         self.harmful: dict[str, bool] = {}
         """Whether the scan found signs of harm in a bundle that waited, by its hash: bytes don't change."""
         self._store = store
-        self._rule = rule
         self._present = present
         self._org = Decisions()
         self._own: OrderedDict[str, Decisions] = OrderedDict()
@@ -127,7 +123,6 @@ class Shelf:
 
     async def here(self, key: ConversationKey, loaded: Loaded) -> Here:
         """What holds in a channel now. Where the decisions can't be read, no skill is on. Raises `Unreachable`."""
-        profile = loaded.profile_for(key.connection, key.channel)
         base, library = Library({}), Library({})
         waiting: Mapping[str, Skill] = {}
         seen = Seen(0, "", 0, 0, Decisions(), Decisions())
@@ -147,20 +142,14 @@ class Shelf:
         if made_of and self._catalogues[0] is not base:
             self._catalogues = (base, {})
             self._heres.clear()  # no snapshot is kept for the sake of a channel where nobody writes
-        here = Here(
-            room=f"{key.connection}/{key.channel}",
-            channel_id=key.channel_id,
-            profile=profile,
-            rule=lambda name, value: self._rule(loaded, profile, name, value),
+        here = place(
+            loaded,
+            key,
             library=library,
             snapshot=(seen.number, seen.hash),
             org=seen.org,
             own=seen.own,
             waiting=waiting,
-            new_skills=loaded.settings.skills.new_skills,
-            owners=tuple(loaded.settings.people.owners),
-            org_rule=partial(org_rule_of, loaded),
-            direct=direct_policy(loaded, profile, key.connection),
             unmet=self._unmet,
             is_readable=bool(made_of),
             catalogues=self._catalogues[1] if self._catalogues[0] is library else {},
@@ -245,17 +234,8 @@ class Shelf:
     async def everywhere(self, loaded: Loaded) -> Here:
         """What holds for the whole organisation, under no channel's profile. Raises `Unreachable`, `ValueError`."""
         seen = await self.look()
-        return Here(
-            room="",
-            channel_id="",
-            profile=Profile(skills=["*"], programs=["*"]),
-            rule=lambda name, _: name,
-            library=await self.stock.library(seen.number, seen.hash, seen.org),
-            org=seen.org,
-            new_skills=loaded.settings.skills.new_skills,
-            owners=tuple(loaded.settings.people.owners),
-            org_rule=partial(org_rule_of, loaded),
-        )
+        library = await self.stock.library(seen.number, seen.hash, seen.org)
+        return organisation(loaded, library=library, org=seen.org)
 
     def _tell_unreadable(self, error: Exception) -> None:
         self._tell(

@@ -28,9 +28,9 @@ from gateway.conversation.mailbox import Mailbox
 from gateway.events import Actor, Attachment, Event
 from gateway.intake import Received
 from gateway.rights.access import COMMANDS, CommandUse, Operator, may
+from gateway.rights.places import place
 from gateway.shelf.audit import read
 from gateway.shelf.outcomes import Refusal
-from gateway.shelf.pairing import place
 from gateway.store import Layout, Store
 from tests.gateway.cli.test_acts import CONNECTIONS, Typed
 from tests.gateway.commands.world import OPS, World, skill_md, zipped

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from config.profiles import Delivery
-from config.rules import rule_of
 from gateway.conversation.key import ConversationKey
 from gateway.shelf.audit import Change
 from gateway.shelf.decisions import scope_of
@@ -134,7 +133,7 @@ async def test_a_skill_that_is_switched_off_leaves_what_is_sent_and_a_line_says_
     assert await counted(stage) == {}
 
     store = open_store(stage.deskmate.redis_url, Layout(stage.deskmate.prefix, 1), timeout_s=5.0)
-    shelf = Shelf(store, Cache(stage.deskmate.folder / "cache"), rule=rule_of, present=())
+    shelf = Shelf(store, Cache(stage.deskmate.folder / "cache"), present=())
     scope = scope_of(ConversationKey("slack-main", first.channel).channel_id)
     await shelf.switch(scope, "one", "off", Change("off", "slack-main/U", "", "", "a test"))
     await stage.slack.say(stage.hook, "and now", thread_ts=first.ts)

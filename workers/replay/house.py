@@ -18,6 +18,7 @@ from config.settings import McpServerSettings
 from gateway.conversation.key import ConversationKey
 from gateway.rights.access import CHANNEL, Here
 from gateway.rights.pins import Definition
+from gateway.rights.places import place
 from gateway.shelf.decisions import Decisions, Installed
 from gateway.store import Store
 from skills import contents, document, ids
@@ -155,13 +156,8 @@ class Fixed(Looking):
     async def here(self, key: ConversationKey, loaded: Loaded) -> Here:
         """What holds there, whatever is asked."""
         profile = loaded.profile_for(key.connection, key.channel)
-        return Here(
-            room=f"{key.connection}/{key.channel}",
-            channel_id=key.channel_id,
-            profile=profile,
-            rule=lambda name, _: f"{profile.name}: {name}",
-            library=self._fixed,
-            own=self._decided,
+        return place(
+            loaded, key, rule=lambda name, _: f"{profile.name}: {name}", library=self._fixed, own=self._decided
         )
 
     async def pinned(self, pin: Mapping[str, Any], here: Here) -> Library:

@@ -14,8 +14,8 @@ from gateway.conversation.turns import last_turn
 from gateway.phrases import say
 from gateway.rights import explaining
 from gateway.rights.access import CommandUse, Here, may
-from gateway.rights.explaining import Answer, NotThere
-from gateway.rights.roles import person_of
+from gateway.rights.explaining import Answer
+from gateway.rights.roles import person_of, typed_person
 from gateway.text.quoting import few, quoted
 from skills.programs import tool_name
 
@@ -70,16 +70,12 @@ def _named(names: list[str], language: str) -> str:
 
 
 async def _person(said: Said, here: Here, name: str) -> Done:
-    connection = said.event.conversation.connection
-    who = name if "/" in name else f"{connection}/{name.lstrip('@')}"
-    actor = said.event.actor
+    actor, who = said.event.actor, typed_person(name, said.event.conversation.connection)
+    if who is None:
+        return Done(say("role.no_person", said.language, who=quoted(name)), is_private=True)
     is_theirs = who == person_of(here.room, actor) or may(actor, here, CommandUse("pair list")).allowed
     is_paired = await said.outside.shelf.pairing.is_paired(who) if is_theirs else None
-    try:
-        answers = explaining.person(here, who, is_paired=is_paired)
-    except NotThere:
-        return Done(say("role.no_person", said.language, who=quoted(name)), is_private=True)
-    return Done(_explained(answers, said.language))
+    return Done(_explained(explaining.person(here, who, is_paired=is_paired), said.language))
 
 
 def _explained(answers: Sequence[Answer], language: str) -> str:

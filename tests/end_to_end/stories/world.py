@@ -146,7 +146,7 @@ class World:
 
     async def reload(self) -> None:
         """Have the folders read again, and wait until what lies there is in force everywhere."""
-        shelf = Shelf(self.store, Cache(self.folder / "cache"), rule=lambda *_: "", present=())
+        shelf = Shelf(self.store, Cache(self.folder / "cache"), present=())
         await shelf.reload(Change(self.word(), "operator", "", "", "the command line"))
 
     # ---- pages ----

@@ -20,9 +20,9 @@ from gateway.conversation.records import Record
 from gateway.conversation.uses import Listed, Used
 from gateway.events import Actor, Event
 from gateway.intake import Received
+from gateway.rights.places import place
 from gateway.shelf.audit import Change, Line, read
 from gateway.shelf.notes import Draft
-from gateway.shelf.pairing import place
 from gateway.store import Store
 from tests.gateway.commands.world import ANA, OPS, World, skill_md, zipped
 

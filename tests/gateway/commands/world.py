@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from config.loading import Loaded, load
-from config.rules import rule_of
 from gateway.commands import Done, Outside, Passed, Said, find
 from gateway.conversation.key import ConversationKey, key_of
 from gateway.conversation.records import Record
@@ -86,7 +85,7 @@ class World:
 
     def another_shelf(self) -> Shelf:
         """As another process has it."""
-        return Shelf(self.store, Cache(self.folder / "cache"), rule=rule_of, present=frozenset())
+        return Shelf(self.store, Cache(self.folder / "cache"), present=frozenset())
 
     async def say(
         self,

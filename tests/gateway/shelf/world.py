@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from config.loading import Loaded, load
-from config.rules import rule_of
 from gateway.conversation.key import ConversationKey
 from gateway.rights.access import Here
 from gateway.shelf.audit import Change, read
@@ -62,7 +61,7 @@ class World:
 
     def another_shelf(self, machine: str, *present: str) -> Shelf:
         """Of another process, on a machine of its own."""
-        return Shelf(self.store, Cache(self.path / f"cache-{machine}"), rule=rule_of, present=present)
+        return Shelf(self.store, Cache(self.path / f"cache-{machine}"), present=present)
 
     async def publish(self) -> int:
         """Look at the folders; the snapshot's number."""
