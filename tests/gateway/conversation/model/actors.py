@@ -275,7 +275,7 @@ class Stage:
             case "settle" | "release":
                 return w.pc, (*named, NAME, "1", FAR)
             case "park":
-                return "park", (*named, FAR, str(w.seq), NAME, "1")
+                return "park", (*named, FAR, str(w.seq), NAME, "1", str(len(w.control)))
             case "skip":
                 key = w.rows[0][0]
                 given_up = (key, json.dumps({"order": 0}), "given_up 0 null", *_notice_of(key))

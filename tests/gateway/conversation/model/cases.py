@@ -113,7 +113,7 @@ TAKEN_OUT: Final = {
     "park does not look at control": Without(
         Play(APPROVED, asks=True),
         "something was pressed",
-        "if redis.call('EXISTS', key(c, 'control')) == 1 or seq > tonumber(ARGV[7]) then",
+        "if saw >= 0 and (redis.call('LLEN', key(c, 'control')) > tonumber(ARGV[10]) or seq > saw) then",
         "if false then",
     ),
     "dedupe written before the inbox in a script of its own": Without(
