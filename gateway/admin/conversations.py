@@ -10,10 +10,10 @@ from pydantic import Field
 
 from gateway.admin.operations import LOOK, Act, InChannel, Result, operation
 from gateway.admin.spending import Amount, amount, currency
-from gateway.admin.transcript import OneTurn, Said, said_in, turn_of, turns_of
+from gateway.admin.transcript import OneTurn, Said, said_in, turn_of
 from gateway.admin.visits import Visit
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.records import Record
+from gateway.conversation.records import Record, turns_of
 from gateway.conversation.rooms import conversations
 from gateway.costs.spending import Accounts, spent
 from gateway.shelf.outcomes import Refusal
@@ -119,7 +119,7 @@ async def show(visit: Visit, given: OneConversation) -> Conversation:
         channel, length = await redis.hget(name, "channel"), await redis.llen(f"{name}:history")
     if channel != key.channel_id.encode():
         raise Refusal("no_conversation", id=given.conversation)
-    await _tell(visit, given)
+    await tell_read(visit, given.channel, given.conversation)
     end = min(given.before or length, length)
     first = max(0, end - SHOWN_MAX)
     with reading():
@@ -149,9 +149,10 @@ async def show(visit: Visit, given: OneConversation) -> Conversation:
     )
 
 
-async def _tell(visit: Visit, given: OneConversation) -> None:
-    acts = visit.acts(given.channel)
+async def tell_read(visit: Visit, channel: str, conversation: str) -> None:
+    """Whoever reads what was said stands in the audit log, once a day for each conversation. Raises `Refusal`."""
+    acts = visit.acts(channel)
     here, rule = await acts.may("conversation show")
     day = time.strftime("%Y-%m-%d", time.gmtime(visit.at_ms / 1_000))
-    change = replace(acts.change(here, rule), id=f"read {visit.caller.name} {given.conversation} {day}")
-    await visit.house.shelf.note(change, "conversation show", given.conversation)
+    change = replace(acts.change(here, rule), id=f"read {visit.caller.name} {conversation} {day}")
+    await visit.house.shelf.note(change, "conversation show", conversation)

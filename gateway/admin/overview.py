@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from gateway.admin.dead import of_mine
 from gateway.admin.operations import SOMEWHERE, Input, Result, operation
 from gateway.admin.visits import Visit
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.overview import Letter, Seen, overview
+from gateway.conversation.overview import Seen, overview
 from gateway.counts import counted
-from gateway.store import reading
 
 
 class OverviewWanted(Input):
-    letters: Annotated[int, Field(ge=0, le=200)] = 20
-    """How many dead letters at most."""
+    letters: Annotated[int, Field(ge=0, le=1_000)] = 100
+    """How many dead letters are looked at."""
 
 
 class Working(Result):
@@ -38,17 +37,6 @@ class Working(Result):
     """Messages that wait behind it."""
 
 
-class Dead(Result):
-    """A turn that was given up."""
-
-    conversation: str
-    channel: str
-    """`connection/channel`; empty: the conversation is forgotten."""
-    turn: str
-    reason: str
-    at_ms: int
-
-
 class Overview(Result):
     is_whole: bool
     """Whether it is of all channels, as owners and the operator see it. Else of those that you look after."""
@@ -59,8 +47,8 @@ class Overview(Result):
     """How long the one of them has waited that waits longest."""
     running: int
     conversations: list[Working]
-    dead: list[Dead]
-    """The latest first."""
+    dead: int
+    """Dead letters; at most as many as were asked for (`dead.list` tells which)."""
     counts: dict[str, int]
     """What happened how often since the installation; for owners and the operator."""
 
@@ -70,24 +58,12 @@ async def show(visit: Visit, given: OverviewWanted) -> Overview:
     """What runs, what waits, what was given up."""
     seen = await overview(visit.house.mailbox, letters=given.letters)
     is_whole = visit.sees_all
-    places = await _places(visit, seen.dead)
     rooms = [_room(one.connection, one.channel) for one in seen.conversations]
-    mine = {one.channel_id for one in await visit.mine(one for one in (*rooms, *places) if one)}
+    mine = {one.channel_id for one in await visit.mine(filter(None, rooms))}
     working = [
         _working(one)
         for one, room in zip(seen.conversations, rooms, strict=True)
         if is_whole or (room and room.channel_id in mine)
-    ]
-    dead = [
-        Dead(
-            conversation=one.conversation,
-            channel=f"{place.connection}/{place.channel}" if place else "",
-            turn=one.turn,
-            reason=one.reason,
-            at_ms=one.at_ms,
-        )
-        for one, place in zip(seen.dead, places, strict=True)
-        if is_whole or (place and place.channel_id in mine)
     ]
     waiting = [one.seconds for one in working if one.state == "ready"]
     return Overview(
@@ -97,7 +73,7 @@ async def show(visit: Visit, given: OverviewWanted) -> Overview:
         oldest_ready_s=max(waiting, default=0.0),
         running=sum(one.state == "running" for one in working),
         conversations=sorted(working, key=lambda one: (one.state, -one.seconds)),
-        dead=dead,
+        dead=len(await of_mine(visit, list(seen.dead))),
         counts=await counted(visit.house.store) if is_whole else {},
     )
 
@@ -118,17 +94,3 @@ def _working(one: Seen) -> Working:
 def _room(connection: str, channel: str) -> ConversationKey | None:
     """None: somebody's own conversation, or one that is forgotten."""
     return ConversationKey(connection, channel) if channel and connection != "?" else None
-
-
-async def _places(visit: Visit, letters: tuple[Letter, ...]) -> list[ConversationKey | None]:
-    store = visit.house.store
-    with reading():
-        async with store.redis.pipeline(transaction=False) as pipeline:
-            for one in letters:
-                pipeline.hget(store.layout.key(one.conversation), "parts")
-            return [_place(parts) for parts in await pipeline.execute()]
-
-
-def _place(parts: bytes | None) -> ConversationKey | None:
-    connection, channel, *_ = json.loads(parts) if parts else ("", "")
-    return _room(connection, channel or "")

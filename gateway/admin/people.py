@@ -149,6 +149,36 @@ async def newcomers(visit: Visit, given: Anywhere) -> Newcomers:
     )
 
 
+class AllNewcomers(Result):
+    people: list[Newcomer]
+    """Who came last is at the end."""
+
+
+@operation(SOMEWHERE)
+async def waiting(visit: Visit, given: Nothing) -> AllNewcomers:
+    """Who wrote to us directly and waits to be let in, of all connections on which you may let in."""
+    del given
+    return AllNewcomers(
+        people=[
+            Newcomer(person=one.person, name=one_line(one.name), at_ms=one.at_ms)
+            for one in await visit.house.shelf.pairing.waiting(await _lets_in_on(visit))
+        ]
+    )
+
+
+async def _lets_in_on(visit: Visit) -> list[str]:
+    connections = list(visit.loaded.settings.connections)
+    if visit.caller.actor is None:
+        return connections
+    found = []
+    for connection in connections:
+        keys = [one for one in (await visit.rooms()).keys if one.connection == connection]
+        heres = await asyncio.gather(*(visit.now(one) for one in keys))
+        if any(visit.may_here("pair list", here) for here in heres):
+            found.append(connection)
+    return found
+
+
 class Accepting(Anywhere):
     code: Annotated[str, Field(min_length=4, max_length=40)]
     """As whoever got it reads it out; blanks and dashes don't matter."""

@@ -73,16 +73,6 @@ class OneTurn(Result):
     """The command that runs it again; empty: its requests are not recorded, or not any more."""
 
 
-def turns_of(records: Sequence[Record]) -> list[str]:
-    """Which turn each belongs to: its own word, else that of the call of the model before it."""
-    found, asks = [], ""
-    for record in records:
-        named = str(record.data.get("turn") or "")
-        asks = named if record.type == "call" else asks
-        found.append(named or asks)
-    return found
-
-
 def turn_of(visit: Visit, conversation: str, turn: str, records: Sequence[Record]) -> OneTurn:
     cost, settings = Spent.of(records), visit.loaded.settings.recordings
     last_ms = max(one.at_ms for one in records)

@@ -144,15 +144,15 @@ class Visit:
     def look_everywhere(self) -> None:
         """Raises `Refusal` for all but owners and the operator."""
         if not self.sees_all:
-            raise Refusal("operator", rule=self._org.org_rule("people.owners", ""), who=self.caller.name)
+            raise Refusal("operator", rule=self.organisation.org_rule("people.owners", ""), who=self.caller.name)
 
     @property
     def sees_all(self) -> bool:
         """Whether this person looks after all channels: an owner, or the operator."""
-        return access.may(self.caller.who, self._org, CommandUse(f"skill off {EVERYWHERE}")).allowed
+        return access.may(self.caller.who, self.organisation, CommandUse(f"skill off {EVERYWHERE}")).allowed
 
     @property
-    def _org(self) -> Here:
+    def organisation(self) -> Here:
         """The whole organisation as the files describe it."""
         return organisation(self.loaded)
 

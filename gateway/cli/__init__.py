@@ -70,6 +70,7 @@ COMMANDS: Final = {
         ),
         "doctor": _Command("gateway.cli.doctor:doctor", "Check everything that it needs, and say what to do."),
         "status": _Command("gateway.cli.status:status", "What runs, what waits, what was given up."),
+        "dead": _Command("gateway.cli.dead:dead", "Turns that were given up: see, ask once more, let go."),
         "skills": _Command("gateway.cli.skills:skills", "List, show, switch, trust, add, check, try and test skills."),
         "mcp": _Command("workers.mcp.cli:mcp", "See and approve the tools of MCP servers."),
         "explain": _Command("gateway.cli.explain:explain", "What may be done where, and which line decides."),

@@ -451,6 +451,16 @@ class Mailbox:
             _uses(None, used),
         )
 
+    async def retry(
+        self, key: ConversationKey, letter: str, events: Sequence[str]
+    ) -> Literal["ok", "gone", "full", "cold"]:
+        """What the turn of a dead letter (its number) answered, as JSON, comes in once more, and the letter is gone: both or
+        none. Raises `Unreachable`.
+        """
+        verdict = await self._run("retry", self.store.layout.partition(key.id), key.id, key.channel_id, letter, *events)
+        became: Literal["ok", "gone", "full", "cold"] = verdict.decode().lower()
+        return became
+
     # ---- inside ----
 
     def _is_news(self, claim: Claim, listed: Listed) -> bool:

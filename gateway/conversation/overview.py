@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from gateway.approvals.asked import open_in
+from gateway.conversation.letters import Letter
+from gateway.conversation.letters import letters as latest
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.store import reading
@@ -36,16 +38,6 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """A turn that was given up."""
-
-    conversation: str
-    turn: str
-    reason: str
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class Overview:
     """What is going on, all partitions together."""
 
@@ -61,7 +53,6 @@ async def overview(mailbox: Mailbox, *, letters: int = 10) -> Overview:
     """Look at everything. Raises `Unreachable`."""
     layout = mailbox.store.layout
     seen: list[Seen] = []
-    dead: list[Letter] = []
     ready = 0
     with reading():
         for partition in range(layout.partitions):
@@ -75,18 +66,9 @@ async def overview(mailbox: Mailbox, *, letters: int = 10) -> Overview:
                 waiting += await redis.zrange(f"{root}:ready:{channel.decode()}", 0, 99, withscores=True)
             seen += await _look(mailbox, due, "waiting")
             seen += await _look(mailbox, waiting[:SHOWN_MAX], "ready")
-            dead += [
-                Letter(
-                    _text(entry, b"conversation"),
-                    _text(entry, b"turn"),
-                    _text(entry, b"reason"),
-                    int(at.split(b"-")[0]),
-                )
-                for at, entry in await redis.xrevrange(f"{root}:dead", count=letters)
-            ]
         workers = await mailbox.workers()
-    dead.sort(key=lambda letter: -letter.at_ms)
-    return Overview(tuple(workers), ready, tuple(seen), tuple(dead[:letters]))
+    dead = await latest(mailbox.store, letters) if letters else []
+    return Overview(tuple(workers), ready, tuple(seen), tuple(dead))
 
 
 async def _look(
@@ -137,7 +119,3 @@ async def waits_for_word(mailbox: Mailbox, conversations: Sequence[Seen]) -> fro
             if open_in(Record.load_all(lines)):
                 found.add(id_)
     return frozenset(found)
-
-
-def _text(entry: dict[bytes, bytes], name: bytes) -> str:
-    return entry.get(name, b"").decode()

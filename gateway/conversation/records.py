@@ -116,6 +116,16 @@ class Record:
         return cls(data.pop("type"), data.pop("at"), data, data.pop("in", ""))
 
 
+def turns_of(records: Sequence[Record]) -> list[str]:
+    """Which turn each belongs to: its own word, else that of the call of the model before it."""
+    found, asks = [], ""
+    for record in records:
+        named = str(record.data.get("turn") or "")
+        asks = named if record.type == "call" else asks
+        found.append(named or asks)
+    return found
+
+
 _OUTLIVES: Final = {"overheard": "until_ms", "model": "name"}
 """Fields whose newest value still counts when the record itself does not any more."""
 

@@ -79,6 +79,7 @@ COMMANDS: Final[Mapping[str, Role]] = {
     **dict.fromkeys(
         (
             "conversation show",
+            "dead retry",
             "hitl off",
             "hitl on",
             "queue clear all",
@@ -93,6 +94,7 @@ COMMANDS: Final[Mapping[str, Role]] = {
     ),
     **dict.fromkeys(
         (
+            "dead drop",
             "pair accept",
             "pair end",
             "pair list",
@@ -105,11 +107,20 @@ COMMANDS: Final[Mapping[str, Role]] = {
     ),
     **dict.fromkeys(("approve always", "hitl forget", "skill approve", "skill reject", "skill trust"), "approver"),
     **dict.fromkeys(
-        ("skill notes list everywhere", "skill notes show everywhere", "skill off everywhere", "skill on everywhere"),
+        (
+            "conversation show everywhere",
+            "dead drop everywhere",
+            "dead retry everywhere",
+            "skill notes list everywhere",
+            "skill notes show everywhere",
+            "skill off everywhere",
+            "skill on everywhere",
+        ),
         "owner",
     ),
 }
-"""Who may give a command. One that is not here nobody may. `conversation show` is one of the admin pages alone."""
+"""Who may give a command. One that is not here nobody may. `conversation show`, `dead retry` and `dead drop` are
+of the admin pages alone."""
 
 NEEDS_ROLE: Final[Mapping[str, Role]] = {
     name: role for name, role in COMMANDS.items() if role not in {"guest", "member"}

@@ -39,6 +39,41 @@ local function put(c, ch)
   end
 end
 
+-- What comes into a conversation: is there room for so much, what number has it, where does it wait, who is to know?
+local function full(c, more)
+  return redis.call('ZCARD', key(c, 'inbox')) + more > S.inbox_max
+    or tonumber(redis.call('GET', P .. 'waiting') or 0) >= S.waiting_max
+end
+
+local function arrive(c)
+  if redis.call('HDEL', key(c), 'idle') == 1 then
+    redis.call('PERSIST', key(c))
+    redis.call('PERSIST', key(c, 'history'))
+  end
+  return redis.call('HINCRBY', key(c), 'seq', 1)
+end
+
+local function enqueue(c, seq, at, event)
+  local at_most = math.min(math.max(at, now - 5000), now)
+  redis.call('ZADD', key(c, 'inbox'), text(at_most), string.format('%012.0f:', seq) .. event)
+end
+
+-- True: nobody holds it, and the bell is due.
+local function call_for(c, ch, delay)
+  local worker = redis.call('HGET', key(c), 'worker')
+  if worker then
+    redis.call('PUBLISH', P .. 'nudge:' .. worker, c)
+    return false
+  end
+  if delay > 0 and not redis.call('ZSCORE', P .. 'ready:' .. ch, c) then
+    local there = tonumber(redis.call('ZSCORE', P .. 'due', c))
+    redis.call('ZADD', P .. 'due', text(math.min(there or now + delay, now + delay)), c)
+  else
+    put(c, ch)
+  end
+  return true
+end
+
 local function ring_due()
   return redis.call('SET', P .. 'bell', '1', 'NX', 'PX', S.bell_ms) and 1 or 0
 end

@@ -12,6 +12,7 @@ from gateway.admin import (
     channels,
     connections,
     conversations,
+    dead,
     notes,
     overview,
     people,
@@ -55,13 +56,24 @@ async def _places(visit: Visit, query: Query) -> tuple[channels.Channels, Query]
 
 
 async def _overview(visit: Visit, query: Query) -> dict[str, Result | None]:
-    is_whole = "live" not in query  # the page that asks again and again takes the figures alone
+    seen = await ask(overview.show, visit, query)
+    if "live" in query:  # the page that asks again and again takes the figures alone
+        return {"seen": seen, "asked": None}
     return {
-        "asked": await ask(approvals.list_, visit, {}) if is_whole else None,
-        "seen": await ask(overview.show, visit, query),
+        "seen": seen,
+        "asked": await ask(approvals.list_, visit, {}),
         "notes": await ask(notes.waiting, visit, {}),
         "skills": await ask(skills.waiting, visit, {}),
+        "newcomers": await ask(people.waiting, visit, {}),
     }
+
+
+async def _dead(visit: Visit, query: Query) -> dict[str, Result | None]:
+    return {"found": await ask(dead.list_, visit, query)}
+
+
+async def _letter(visit: Visit, query: Query) -> dict[str, Result | None]:
+    return {"shown": await ask(dead.show, visit, query)}
 
 
 async def _channels(visit: Visit, query: Query) -> dict[str, Result | None]:
@@ -138,6 +150,8 @@ async def _audit(visit: Visit, query: Query) -> dict[str, Result | None]:
 
 PAGES: Final = (
     Page("/admin", "admin.title.overview", "overview.html", _overview),
+    Page("/admin/dead", "admin.title.dead", "dead.html", _dead, "/admin"),
+    Page("/admin/letter", "admin.title.letter", "letter.html", _letter, "/admin"),
     Page("/admin/approvals", "admin.title.approvals", "approvals.html", _approvals),
     Page("/admin/conversations", "admin.title.conversations", "conversations.html", _conversations),
     Page("/admin/conversation", "admin.title.conversation", "conversation.html", _conversation, "/admin/conversations"),

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from gateway.admin.operations import operations
 from gateway.admin.visits import Caller
 from gateway.approvals.asked import Word, asked_in, decided
-from gateway.conversation.key import ConversationKey
+from gateway.conversation.mailbox import event_of
 from gateway.conversation.records import Record
 from gateway.conversation.uses import Used
 from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
@@ -132,15 +131,64 @@ async def test_the_audit_log_of_a_person_is_that_of_their_channels(there: Admins
     assert {one.channel for one in (await there.do("audit.list")).lines} == {ROOM, OTHER_ROOM, ""}
 
 
-async def test_a_dead_letter_is_shown_with_its_channel(there: Admins) -> None:
-    store = there.house.store
-    conversation = ConversationKey("slack-main", "C-OPS", "dead").id
-    await store.redis.hset(store.layout.key(conversation), "parts", json.dumps(["slack-main", "C-OPS", "dead", None]))
-    letter: Any = {"conversation": conversation, "turn": "t1", "reason": "killed three workers"}
-    await store.redis.xadd(f"{store.layout.root_of(conversation)}:dead", letter)
+async def test_dead_letters_are_those_of_ones_channels(there: Admins) -> None:
+    mine = await there.bury(reason="killed three workers")
+    other = await there.bury(DEV)
     for caller in (ADMIN, APPROVER):
-        [dead] = (await there.do("overview.show", caller)).dead
-        assert (dead.channel, dead.reason) == (ROOM, "killed three workers")
+        [dead] = (await there.do("dead.list", caller)).letters
+        assert (dead.channel, dead.reason, dead.id) == (ROOM, "killed three workers", mine.id)
+        assert (dead.may_show, dead.may_retry, dead.may_drop) == ((caller is ADMIN),) * 3
+        assert (await there.do("overview.show", caller)).dead == 1
+    assert [one.id for one in (await there.do("dead.list")).letters] == [other.id, mine.id]
+    assert not (await there.do("dead.list", most=1)).is_whole
+    assert (await there.do("dead.list", CHANNEL_ADMIN)).letters[0].may_drop is False
+    for name in ("dead.retry", "dead.drop", "dead.show"):
+        with pytest.raises(Refusal, match="no_letter"):
+            await there.do(name, ADMIN, channel=ROOM, letter=other.id)
+
+
+async def test_a_dead_letter_is_asked_again_once_and_by_whom_is_in_the_audit_log(there: Admins) -> None:
+    letter = await there.bury()
+    mailbox = there.house.mailbox
+    given = {"channel": ROOM, "letter": letter.id}
+    operation = operations()["dead.retry"]
+    for _ in range(2):  # with an Idempotency-Key the second is told what the first was
+        await operation(there.visit(CHANNEL_ADMIN, "one key"), operation.input.model_validate(given))
+    with pytest.raises(Refusal, match="no_letter"):
+        await there.do("dead.retry", CHANNEL_ADMIN, **given)
+    [member] = (await mailbox.load(letter.conversation)).inbox
+    event = Event.load(event_of(member))
+    assert (event.text, event.actor.id, event.dedupe_keys) == ("hello", "U-MAX", (f"dead:{letter.id}:0",))
+    lines = [(one.who, one.what, one.thing) for one in await there.audit() if one.what.startswith("dead")]
+    about = f"{letter.id} {letter.conversation[:8]} {letter.turn[:8]}"
+    assert lines[0] == ("slack-main/U-KIM", "dead retry", about)
+    assert [one[1] for one in lines[1:]] == ["dead retry refused"]
+    assert (await there.do("dead.list")).letters == []
+
+
+async def test_a_dead_letter_is_dropped_or_told_that_nothing_is_left_of_it(there: Admins) -> None:
+    letter = await there.bury()
+    given = {"channel": ROOM, "letter": letter.id}
+    shown = await there.do("dead.show", ADMIN, **given)
+    assert [(one.what, one.text) for one in shown.said] == [("person", "hello"), ("failed", "died alone with -9")]
+    assert (await there.audit())[-1].what == "conversation show"
+    store = there.house.store
+    await store.redis.delete(store.layout.key(letter.conversation, "history"))
+    with pytest.raises(Refusal, match="letter_forgotten"):
+        await there.do("dead.retry", ADMIN, **given)
+    await there.do("dead.drop", ADMIN, **given)
+    assert (await there.do("dead.list")).letters == []
+    assert [one.what for one in await there.audit()][-2:] == ["dead retry refused", "dead drop"]
+
+
+async def test_where_too_much_waits_a_dead_letter_stays(there: Admins) -> None:
+    letter = await there.bury()
+    mailbox = there.house.mailbox
+    mailbox.settings = mailbox.settings.model_copy(update={"inbox_max": 0})
+    mailbox._know(mailbox.epoch)
+    with pytest.raises(Refusal, match="inbox_full"):
+        await there.do("dead.retry", channel="", letter=letter.id)
+    assert [one.id for one in (await there.do("dead.list")).letters] == [letter.id]
 
 
 @pytest.mark.parametrize("channel", ["nowhere/C1", "web/other", "slack-main/\x00"])

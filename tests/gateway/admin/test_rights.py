@@ -31,6 +31,10 @@ ROWS: Final[dict[str, tuple[Given, set[str]]]] = {
     "connections.list": (lambda _: {}, {"operator", "owner"}),
     "conversations.list": (lambda _: {"channel": ROOM}, KEEPERS),
     "conversations.show": (lambda there: {"channel": ROOM, "conversation": there.conversation}, CHANNEL_ADMINS),
+    "dead.drop": (lambda there: {"channel": ROOM, "letter": there.letter or "0-1-1"}, ADMINS),
+    "dead.list": (lambda _: {}, KEEPERS),
+    "dead.retry": (lambda there: {"channel": ROOM, "letter": there.letter or "0-1-1"}, CHANNEL_ADMINS),
+    "dead.show": (lambda there: {"channel": ROOM, "letter": there.letter or "0-1-1"}, CHANNEL_ADMINS),
     "me.show": (lambda _: {}, set(ROLES)),
     "notes.approve": (lambda there: {"channel": ROOM, "code": there.waiting}, APPROVERS),
     "notes.expire": (lambda there: {"channel": ROOM, "code": there.kept, "when": "7d"}, CHANNEL_ADMINS),
@@ -48,6 +52,7 @@ ROWS: Final[dict[str, tuple[Given, set[str]]]] = {
     "people.newcomers": (lambda _: {"channel": ROOM}, ADMINS),
     "people.revoke": (lambda _: {"channel": ROOM, "person": "slack-main/U-KIM"}, ADMINS),
     "people.show": (lambda _: {"channel": ROOM}, KEEPERS),
+    "people.waiting": (lambda _: {}, KEEPERS),
     "skills.add": (lambda _: {"channel": ROOM, "filename": "another.zip", "zip": zip_as_base64()}, CHANNEL_ADMINS),
     "skills.list": (lambda _: {"channel": ROOM}, KEEPERS),
     "skills.remove": (lambda _: {"channel": ROOM, "id": "checklist"}, CHANNEL_ADMINS),
@@ -73,6 +78,7 @@ async def test_who_may_not_is_told_the_rule_and_who_may_see_sees(there: Admins, 
     given, allowed = ROWS[name]
     await there.ask("KQZX")
     await there.knock("slack-main", "U-NEW", "Nele")
+    await there.bury()
     for role in ROLES.keys() - allowed:
         with pytest.raises(Refusal) as refused:
             await there.do(name, ROLES[role], **given(there))
@@ -90,6 +96,7 @@ ACTS: Final = [(name, role) for name, row in ROWS.items() if not operations()[na
 async def test_who_may_do_something_does_it(there: Admins, name: str, role: str) -> None:
     await there.ask("KQZX")
     await there.knock("slack-main", "U-NEW", "Nele")
+    await there.bury()
     await there.do(name, ROLES[role], **ROWS[name][0](there))
 
 

@@ -15,6 +15,7 @@ from gateway.admin.operations import operations
 from gateway.admin.visits import Caller, House, Visit
 from gateway.approvals.asked import announce
 from gateway.conversation.key import ConversationKey
+from gateway.conversation.letters import Letter, letters
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.conversation.uses import Listed, Used
@@ -70,6 +71,8 @@ class Admins:
     """In which somebody has written."""
     code: str = ""
     """Of whoever knocked last."""
+    letter: str = ""
+    """Of the turn that was given up last."""
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
 
     def visit(self, caller: Caller = OPERATOR, id_: str = "") -> Visit:
@@ -117,6 +120,24 @@ class Admins:
         )
         self.code = (await self.house.shelf.pairing.ask(place(self.loaded, key), event)).code
         return self.code
+
+    async def bury(self, key: ConversationKey = OPS, *, reason: str = "died alone with -9") -> Letter:
+        """A turn is given up there."""
+        mailbox = self.house.mailbox
+        conversation = await self.write_in(key)
+        for claim in (await mailbox.claim(0, "w1", 100)).grants:
+            if claim.conversation == conversation:
+                stored = await mailbox.load(conversation)
+                turn: dict[str, Any] = {"id": f"turn{conversation}"[:24], "start": 0, "at_ms": 1}
+                await mailbox.take(claim, turn, members=stored.inbox)
+                failed = Record("failed", mailbox.now_ms(), {"turn": turn["id"], "reason": reason})
+                await mailbox.bury(claim, turn["id"], reason, records=[failed], rows=[])
+                await mailbox.settle(claim, "w1", 0)
+            else:
+                await mailbox.hand_over(claim)
+        [found] = await letters(self.house.store, 1)
+        self.letter = found.id
+        return found
 
     async def end_turns(self, key: ConversationKey, listed: Sequence[str], *used: Used) -> None:
         """Turns end there that were offered these skills, and used some of them."""

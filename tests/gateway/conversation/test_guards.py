@@ -22,8 +22,8 @@ TAKEN_OUT = {
         "a_write_that_failed_midway_is_not_told_done",
     ),
     "control is shed with the rest": (
-        "if kind == 'control' then\n  full",
-        "if false then\n  full",
+        "if kind == 'control' then\n  is_full",
+        "if false then\n  is_full",
         "stop_gets_in_where_much_waits",
     ),
     "a cap holds only when a conversation becomes ready": (
@@ -63,8 +63,8 @@ TAKEN_OUT = {
     ),
     "park does not look at newcomers": ("seq > saw", "false", "park_sees_a_newcomer"),
     "dedupe is written before the limits are looked at": (
-        "local full\n",
-        "for i = 9, #ARGV do redis.call('ZADD', seen, text(now), ARGV[i]) end\nlocal full\n",
+        "local is_full\n",
+        "for i = 9, #ARGV do redis.call('ZADD', seen, text(now), ARGV[i]) end\nlocal is_full\n",
         "a_refused_message_is_no_duplicate_later",
     ),
     "no dedupe": (

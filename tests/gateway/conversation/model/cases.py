@@ -177,7 +177,7 @@ def states(place: str, change: Callable[[str, str], str] = lambda _, text: text)
     """On the server at this socket, with the scripts that only some of `TAKEN_OUT` ask for."""
     made = States(place, change)
     accept, settle, claim = (script(name).text for name in ("accept", "settle", "claim"))
-    idle = "if redis.call('HDEL', key(c), 'idle') == 1 then"
+    idle = "local seq = arrive(c)"
     made.add_script("dedupe", _replaced(accept, idle, "do return { 'NEW', 0, 0 } end\n" + idle))
     made.add_script("rest", _replaced(accept, "if when and", "if false and"))
     made.add_script("release", _replaced(settle, WORKS, "if false then"))

@@ -70,6 +70,8 @@ async def make_busy(there: Admins) -> None:
     await _asked(there, now_ms)
     await _spend(there, now_ms)
     await _use(there)
+    await there.bury(THREAD, reason="died alone with -9")
+    await there.bury(ConversationKey("slack-main", "C-DEV", "t"), reason="send gone")
     for id_, name in (("4711", "Nele Brandt"), ("4712", "王芳")):
         code = await there.knock("telegram-main", id_, name)
     await there.do("people.accept", code=code)

@@ -76,6 +76,7 @@ async def test_a_members_token_is_refused_at_everything_that_changes_something(
     token = await site.token(MEMBER)
     fields = {
         "id": "triage",
+        "letter": "0-1-1",
         "to": "off",
         "code": site.there.kept,
         "when": "7d",

@@ -21,7 +21,9 @@ from tests.harness.browser import Visitor
 
 CONVERSATION = f"/admin/conversation?channel={ROOM}&conversation={THREAD.id}"
 ADDRESSES = [
-    f"{page.path}?channel={ROOM}&conversation={THREAD.id}&id=triage" for page in PAGES if page.path != "/admin/spending"
+    f"{page.path}?channel={ROOM}&conversation={THREAD.id}&id=triage&letter=LETTER"
+    for page in PAGES
+    if page.path != "/admin/spending"
 ] + [f"/admin/spending?by={by}" for by in ("channel", "person", "model")]
 CLEAR = """(() => {
   const wide = document.documentElement.scrollWidth > innerWidth && "wider than the page";
@@ -45,12 +47,13 @@ async def busy(store: Store, tmp_path: Path) -> AsyncIterator[Served]:
 @pytest.mark.browser
 async def test_each_page_is_clear_at_each_width_in_each_language(busy: Served, visitor: Visitor) -> None:
     page = await signed_in(busy, visitor)
+    letter = await busy.there.bury()
     for width, language, scheme in ((390, "en", "dark"), (1440, "zh-CN", "light")):
         await page.resize(width, 900)
         await page.speak(language)
         await page.prefer(scheme="dark" if scheme == "dark" else "light")
         for path in ADDRESSES:
-            await page.go(busy.url + path)
+            await page.go(busy.url + path.replace("LETTER", letter.id))
             await page.until(HTMX)
             assert await page.evaluate(CLEAR) == [], (path, width)
 
@@ -165,4 +168,4 @@ async def test_who_may_not_read_sees_that_there_are_conversations_and_no_more(bu
     assert [one.what for one in await busy.there.audit()].count("pair list refused") == 0, "to look is no try"
     async with busy.browser(MEMBER) as browser:
         for path in ADDRESSES:
-            assert (await browser.get(path)).status == 403, path
+            assert (await browser.get(path.replace("LETTER", "0-1-1"))).status == 403, path

@@ -151,17 +151,19 @@ async def test_a_session_opens_no_api_and_a_token_no_page(site: Served) -> None:
 @pytest.mark.parametrize("path", [page.path for page in PAGES])
 async def test_a_member_gets_no_page_and_is_told_the_rule(site: Served, path: str) -> None:
     async with site.browser(MEMBER) as browser:
-        answer = await browser.get(f"{path}?channel={ROOM}&id=triage&conversation={site.there.conversation}")
+        answer = await browser.get(
+            f"{path}?channel={ROOM}&id=triage&letter=0-1-1&conversation={site.there.conversation}"
+        )
         assert answer.status == 403
         assert "Rule:" in answer.text
 
 
 async def test_each_page_comes_with_headers_that_let_nothing_inline_run(site: Served) -> None:
+    letter = await site.there.bury()
+    about = f"channel={ROOM}&id=checklist&conversation={site.there.conversation}&letter={letter.id}"
     async with site.browser(OPERATOR) as browser:
         for page in PAGES:
-            answer = await browser.get(
-                f"{page.path}?channel={ROOM}&id=checklist&conversation={site.there.conversation}"
-            )
+            answer = await browser.get(f"{page.path}?{about}")
             assert answer.status == 200, page.path
             policy = answer.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy

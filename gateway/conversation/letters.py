@@ -1,0 +1,111 @@
+"""Dead letters: turns that were given up, and parts of replies that did not arrive. A letter names conversation and turn only: what
+was said stays in the conversation's own history, as long as that is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from gateway.conversation.key import ConversationKey, of_parts
+from gateway.conversation.records import Record, turns_of
+from gateway.store import Script, Store, reading
+
+PAGE: Final = 500
+PAGES_MAX: Final = 40
+"""So far back is looked for what a turn did."""
+ID: Final = re.compile(r"([0-9]{1,4})-([0-9]{1,16}-[0-9]{1,16})")
+_DROP: Final = Script("drop letter", "return redis.call('XDEL', KEYS[1] .. ':dead', ARGV[1])")
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A turn that was given up, or of whose reply a part was."""
+
+    id: str
+    """Its partition, and its number there: `0-1796030400000-0`."""
+    conversation: str
+    turn: str
+    reason: str
+    at_ms: int
+    key: ConversationKey | None = None
+    """None: the conversation is forgotten."""
+
+    @property
+    def number(self) -> str:
+        """In its partition."""
+        return self.id.partition("-")[2]
+
+
+async def letters(store: Store, most: int) -> list[Letter]:
+    """The latest first. Raises `Unreachable`."""
+    redis: Any = store.redis
+    found: list[Letter] = []
+    with reading():
+        for partition in range(store.layout.partitions):
+            read = await redis.xrevrange(f"{store.layout.root(partition)}:dead", count=most)
+            found += [_letter(partition, at, entry) for at, entry in read]
+    found = sorted(found, key=lambda one: -one.at_ms)[:most]
+    return await _with_keys(store, found)
+
+
+async def letter(store: Store, id_: str) -> Letter | None:
+    """The one of this id. Raises `Unreachable`."""
+    named = ID.fullmatch(id_)
+    if named is None or int(named[1]) >= store.layout.partitions:
+        return None
+    redis: Any = store.redis
+    with reading():
+        read = await redis.xrange(f"{store.layout.root(int(named[1]))}:dead", named[2], named[2])
+    return (await _with_keys(store, [_letter(int(named[1]), *read[0])]))[0] if read else None
+
+
+async def done_in(store: Store, one: Letter) -> list[Record]:
+    """The records of its turn, as far as they are kept. Raises `Unreachable`."""
+    redis: Any = store.redis
+    name = store.layout.key(one.conversation, "history")
+    found: list[Record] = []
+    with reading():
+        end = await redis.llen(name)
+        for _ in range(PAGES_MAX):
+            first = max(0, end - PAGE)
+            records = Record.load_all(await redis.lrange(name, first, end - 1) if end else [])
+            mine = [record for turn, record in zip(turns_of(records), records, strict=True) if turn == one.turn]
+            found[:0] = mine
+            end = first
+            if not end or (found and not mine):
+                break
+    return found
+
+
+async def drop(store: Store, one: Letter) -> bool:
+    """It is gone; what was said stays where it is. False: it was. Raises `Unreachable`."""
+    return bool(await store.run(_DROP, store.layout.root_of(one.conversation), one.number))
+
+
+def _letter(partition: int, number: bytes, entry: dict[bytes, bytes]) -> Letter:
+    conversation, turn, reason = (
+        entry.get(name, b"").decode("utf-8", "replace") for name in (b"conversation", b"turn", b"reason")
+    )
+    at = number.decode()
+    return Letter(f"{partition}-{at}", conversation, turn, reason, int(at.partition("-")[0]))
+
+
+async def _with_keys(store: Store, found: Sequence[Letter]) -> list[Letter]:
+    redis: Any = store.redis
+    with reading():
+        async with redis.pipeline(transaction=False) as pipeline:
+            for one in found:
+                pipeline.hget(store.layout.key(one.conversation), "parts")
+            stored = await pipeline.execute()
+    return [replace(one, key=_key(parts)) for one, parts in zip(found, stored, strict=True)]
+
+
+def _key(parts: bytes | None) -> ConversationKey | None:
+    with suppress(ValueError, TypeError):
+        return of_parts(json.loads(parts or ""))
+    return None

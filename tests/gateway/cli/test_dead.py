@@ -1,0 +1,56 @@
+"""`deskmate dead`, as an operator types it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from config.settings import MailboxSettings
+from gateway.conversation.key import ConversationKey
+from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.records import Record
+from gateway.events import Event
+from gateway.store import Store
+from tests.gateway.cli.test_acts import Typed, typed, world  # noqa: F401
+from tests.gateway.commands.world import MAX, World
+
+THERE = ConversationKey("slack-main", "C-OPS", "t")
+
+
+@pytest.fixture
+async def mailbox(store: Store) -> Mailbox:
+    """A turn was given up in it."""
+    mailbox = Mailbox(store, MailboxSettings())
+    await mailbox.open()
+    event = Event(kind="message", conversation=THERE, actor=MAX, dedupe_keys=("one",), at_ms=1, text="what is up?")
+    await mailbox.accept(THERE, event.dump(), dedupe_keys=event.dedupe_keys, at_ms=1)
+    [claim] = (await mailbox.claim(0, "w1", 1)).grants
+    await mailbox.take(claim, {"id": "turn-of-max"}, members=(await mailbox.load(THERE.id)).inbox)
+    failed = Record("failed", 1, {"turn": "turn-of-max", "reason": "test"})
+    await mailbox.bury(claim, "turn-of-max", "test", records=[failed], rows=[])
+    await mailbox.settle(claim, "w1", 0)
+    return mailbox
+
+
+async def test_they_are_listed_shown_and_asked_again(mailbox: Mailbox, typed: Typed, world: World) -> None:  # noqa: F811
+    told = await typed("dead", "list")
+    id_ = told.split()[0]
+    assert told.endswith("slack-main/C-OPS  turn turn-of-  test\n")
+    [read] = [json.loads(line) for line in (await typed("dead", "list", "--json")).splitlines()]
+    assert (read["id"], read["conversation"], read["reason"]) == (id_, THERE.id, "test")
+    lines = (await typed("dead", "show", id_)).splitlines()
+    assert [line.strip() for line in lines[1:]] == ["Max: what is up?", "failed: test"]
+    assert await typed("dead", "retry", id_) == "It is asked once more.\n"
+    assert len((await mailbox.load(THERE.id)).inbox) == 1
+    assert await typed("dead", "list") == "There are no dead letters.\n"
+    assert "There is no dead letter" in await typed.fails("dead", "retry", id_)
+    assert [line["what"] for line in await world.audit()] == ["dead retry"]
+
+
+@pytest.mark.usefixtures("mailbox")
+async def test_one_is_dropped(typed: Typed, world: World) -> None:  # noqa: F811
+    id_ = (await typed("dead", "list")).split()[0]
+    assert await typed("dead", "drop", id_) == "It is off the list.\n"
+    assert "There is no dead letter" in await typed.fails("dead", "show", id_)
+    assert [line["what"] for line in await world.audit()] == ["dead drop"]
