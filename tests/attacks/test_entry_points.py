@@ -34,6 +34,7 @@ from gateway.shelf.outcomes import Refusal
 from gateway.store import Layout, Store
 from tests.gateway.cli.test_acts import CONNECTIONS, Typed
 from tests.gateway.commands.world import OPS, World, skill_md, zipped
+from tests.gateway.conversation.given_up import given_up
 from tests.harness.model_replies import calls, says
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 
@@ -175,6 +176,7 @@ TYPED: Final[dict[str, str]] = {
         "shows: changes nothing",
     ),
     **dict.fromkeys(("skills list", "skills show", "skills uses", "skills notes list", "skills notes show"), "shows"),
+    **dict.fromkeys(("dead list", "dead show"), "shows"),
     **dict.fromkeys(("skills lint", "skills probe", "skills test"), "tries files of the machine, changes nothing"),
     **dict.fromkeys(("roles list", "mcp list", "mcp show", "redis where", "rq"), "shows; rq is RQ's own command line"),
     **dict.fromkeys(("config check", "config path", "config reference", "config show"), "the operator's files"),
@@ -186,7 +188,7 @@ TYPED: Final[dict[str, str]] = {
         (
             *(f"skills {name}" for name in ("on", "off", "trust", "add", "remove", "reload", "approve", "reject")),
             *(f"skills notes {name}" for name in ("approve", "reject", "revert", "expire", "promote")),
-            *("roles grant", "roles revoke", "pair"),
+            *("roles grant", "roles revoke", "pair", "dead retry", "dead drop"),
             *("admin link", "admin token", "admin revoke", "admin logout"),
         ),
         "acts",
@@ -252,6 +254,10 @@ async def acts_of(house: World) -> AsyncIterator[tuple[str, tuple[str, ...], str
     yield "roles grant", ("slack-main/U-MAX", *HERE), "role grant"
     yield "roles revoke", ("slack-main/U-MAX", *HERE), "role revoke"
     yield "pair", (await knocks(house, "U-NEW"),), "pair accept"
+    mailbox = Mailbox(house.store, house.loaded.settings.mailbox)
+    await mailbox.open()
+    for name in ("retry", "drop"):
+        yield f"dead {name}", ((await given_up(mailbox, replace(OPS, thread=name))).id,), f"dead {name}"
     yield "admin link", ("--as", "slack-main/U-MAX"), "admin link"
     yield "admin token", ("--as", "slack-main/U-MAX", "--name", "ci"), "admin token"
     yield "admin revoke", ((await Keys(house.store).tokens())[0].id,), "admin revoke"

@@ -15,7 +15,7 @@ from gateway.admin.operations import operations
 from gateway.admin.visits import Caller, House, Visit
 from gateway.approvals.asked import announce
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.letters import Letter, letters
+from gateway.conversation.letters import Letter
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.conversation.uses import Listed, Used
@@ -26,6 +26,7 @@ from gateway.shelf.audit import Change, Line, read
 from gateway.shelf.notes import Draft
 from gateway.store import Store
 from tests.gateway.commands.world import ANA, OPS, World, skill_md, zipped
+from tests.gateway.conversation.given_up import given_up
 
 OPERATOR: Final = Caller(operator="root")
 ADMIN, APPROVER, MEMBER = (Caller(f"slack-main/U-{name}") for name in ("ANA", "LI", "MAX"))
@@ -123,19 +124,8 @@ class Admins:
 
     async def bury(self, key: ConversationKey = OPS, *, reason: str = "died alone with -9") -> Letter:
         """A turn is given up there."""
-        mailbox = self.house.mailbox
-        conversation = await self.write_in(key)
-        for claim in (await mailbox.claim(0, "w1", 100)).grants:
-            if claim.conversation == conversation:
-                stored = await mailbox.load(conversation)
-                turn: dict[str, Any] = {"id": f"turn{conversation}"[:24], "start": 0, "at_ms": 1}
-                await mailbox.take(claim, turn, members=stored.inbox)
-                failed = Record("failed", mailbox.now_ms(), {"turn": turn["id"], "reason": reason})
-                await mailbox.bury(claim, turn["id"], reason, records=[failed], rows=[])
-                await mailbox.settle(claim, "w1", 0)
-            else:
-                await mailbox.hand_over(claim)
-        [found] = await letters(self.house.store, 1)
+        where = ConversationKey(key.connection, key.channel, f"thread {next(self._numbers)}")
+        found = await given_up(self.house.mailbox, where, reason=reason)
         self.letter = found.id
         return found
 
