@@ -23,7 +23,7 @@ HEADINGS = ("id", "offered", "loaded", "run")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a skill, each on a line of its own.")
 @pass_readable
 def uses(loaded: Loaded, channel: str | None, days: int, as_json: bool) -> None:
-    """Show in how many turns each skill was offered to the model, was loaded, and had its program run.
+    """Show in how many turns each skill was offered, loaded and run.
 
     With --channel, of one; otherwise of all together. A turn counts when it ends.
     """
