@@ -121,7 +121,7 @@ class Course:
             self.passing.on,
             partial(spending.spent, self.mailbox.store),
             Pins(self.mailbox.store).of,
-            partial(budgets.standing, self.mailbox.store),
+            partial(budgets.balances, self.mailbox.store),
         )
 
     async def _answer(self, turn: Turn, adapter: Adapter, way: str) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gateway.admin.operations import LOOK, Act, InChannel, Result, operation
 from gateway.admin.spending import Amount, amount, currency
-from gateway.admin.transcript import OneTurn, Said, said_in, turn_of
+from gateway.admin.transcript import OneTurn, TranscriptLine, said_in, turn_of
 from gateway.admin.visits import Visit
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record, turns_of
@@ -99,7 +99,7 @@ class OneConversation(InChannel):
 class Conversation(Result):
     channel: str
     id: str
-    said: list[Said]
+    said: list[TranscriptLine]
     """In its order."""
     turns: list[OneTurn]
     """In their order."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from gateway.admin.conversations import tell_read
 from gateway.admin.operations import SOMEWHERE, Act, Anywhere, Input, Result, Told, operation
-from gateway.admin.transcript import Said, said_in
+from gateway.admin.transcript import TranscriptLine, said_in
 from gateway.admin.visits import Visit
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.letters import Letter, done_in, letters
@@ -68,7 +68,7 @@ class OneLetter(Anywhere):
 
 class ShownLetter(Result):
     letter: Dead
-    said: list[Said]
+    said: list[TranscriptLine]
     """What was said and done in its turn, in its order; empty: it is not kept any more."""
 
 

@@ -20,7 +20,7 @@ from gateway.admin.visits import Visit
 from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.rooms import Rooms
-from gateway.costs.budgets import Standing, renews_at, standing
+from gateway.costs.budgets import Balance, balances, renews_at
 from gateway.costs.ledger import dates, ledger
 from gateway.costs.spending import Accounts, Spent, Tokens, cost, spent
 from gateway.events import Actor
@@ -271,13 +271,13 @@ def _month(profile: Profile, now_ms: int) -> str:
     return f"{datetime.fromtimestamp(now_ms / 1000, ZoneInfo(profile.timezone)):%Y-%m}"
 
 
-async def _stands(visit: Visit, asked: _Asked) -> list[Standing]:
+async def _stands(visit: Visit, asked: _Asked) -> list[Balance]:
     held_to = [one for one in limits(asked.profile.budget) if (one.scope == "person") == (asked.person is not None)]
     accounts = Accounts.under(asked.profile, asked.room, asked.person, visit.at_ms)
-    return await standing(visit.house.store, accounts, held_to)
+    return await balances(visit.house.store, accounts, held_to)
 
 
-def _row(visit: Visit, asked: _Asked, now: Standing) -> BudgetRow:
+def _row(visit: Visit, asked: _Asked, now: Balance) -> BudgetRow:
     limit, profile, size = now.limit, asked.profile, MICROS if now.limit.unit == "money" else 1
     whose = f"{asked.room.connection}/{asked.person.id if asked.person else asked.room.channel}"
     return BudgetRow(

@@ -37,7 +37,7 @@ _WHAT: Final[dict[str, What]] = {
 """By type of record."""
 
 
-class Said(Result):
+class TranscriptLine(Result):
     """Something that was said or done."""
 
     place: int
@@ -87,12 +87,12 @@ def turn_of(visit: Visit, conversation: str, turn: str, records: Sequence[Record
     )
 
 
-def said_in(place: int, turn: str, record: Record) -> Iterator[Said]:
+def said_in(place: int, turn: str, record: Record) -> Iterator[TranscriptLine]:
     data = record.data
     is_ours = record.type == "card" or data.get("notice") or data.get("command")
     for who, text, is_error, rule in _calls(data) if record.type == "answer" else _told(record):
         what: What = "notice" if is_ours and record.type in {"reply", "card"} else _WHAT[record.type]
-        yield Said(
+        yield TranscriptLine(
             place=place,
             at_ms=record.at_ms,
             what=what,

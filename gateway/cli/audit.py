@@ -13,7 +13,7 @@ from config.loading import Loaded
 from gateway.cli import CHANNEL_HELP, Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, key_of
 from gateway.shelf.audit import Line, read, short, streams
-from gateway.shelf.chain import Found, Kept, links
+from gateway.shelf.chain import Found, KeptElsewhere, links
 from gateway.shelf.chain import verify as check
 from skills.visible import one_line
 
@@ -93,7 +93,7 @@ def verify(loaded: Loaded, against: str | None) -> None:
     somebody made anew as a whole, or whose end and head were both taken away.
     """
     try:
-        kept = _kept(against) if against else Kept()
+        kept = _kept(against) if against else KeptElsewhere()
     except (OSError, ValueError) as error:
         raise Stop(f"--against: {error}.") from None
 
@@ -111,10 +111,10 @@ def verify(loaded: Loaded, against: str | None) -> None:
         raise Stop("The audit log is not as it was written.")
 
 
-def _kept(against: str) -> Kept:
+def _kept(against: str) -> KeptElsewhere:
     """Raises `OSError`, `ValueError`."""
     file = Path(against)
     if not file.exists():
-        return Kept.read([against])
+        return KeptElsewhere.read([against])
     with file.open(encoding="utf-8") as lines:
-        return Kept.read(lines)
+        return KeptElsewhere.read(lines)

@@ -36,7 +36,7 @@ from gateway.running.address import noted_address, noted_since_s
 from gateway.running.checks import Finding, check_server
 from gateway.running.embedded import NoServer, find_program, redis_url
 from gateway.running.machine import Machine, PortTaken, free_port, reachable
-from gateway.shelf.packing import standing
+from gateway.shelf.packing import published
 from gateway.store import Store, Unreachable
 from skills import sandbox
 
@@ -292,7 +292,7 @@ async def _workers(mailbox: Mailbox) -> Finding:
 
 
 async def _skills(store: Store) -> Finding:
-    number, packer = await standing(store)
+    number, packer = await published(store)
     if packer:
         return Finding("ok", "skills", f"snapshot {number}; the folders are looked at by {packer}")
     text = f"snapshot {number} stays in force" if number else "none were published yet"

@@ -22,7 +22,7 @@ from gateway.text.quoting import quoted
 if TYPE_CHECKING:  # intake looks commands up by name, and must not load what they work with
     from config.limits import Limit
     from config.loading import Loaded
-    from gateway.costs.budgets import Standing
+    from gateway.costs.budgets import Balance
     from gateway.costs.spending import Accounts, Spent
     from gateway.events import Attachment
     from gateway.platforms import Capabilities
@@ -79,8 +79,8 @@ class Outside:
     """See `gateway.costs.spending.spent`."""
     pins: Callable[[Sequence[str]], Awaitable[Mapping[str, Pin]]]
     """See `gateway.rights.pins.Pins.of`."""
-    standing: Callable[[Accounts, Sequence[Limit]], Awaitable[list[Standing]]]
-    """See `gateway.costs.budgets.standing`."""
+    balances: Callable[[Accounts, Sequence[Limit]], Awaitable[list[Balance]]]
+    """See `gateway.costs.budgets.balances`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gateway.approvals.asked import open_in
 from gateway.commands import Done, Said, WhenBusy, misused
-from gateway.conversation.plans import standing
+from gateway.conversation.plans import progress
 from gateway.conversation.records import Record
 from gateway.model_choice import chosen
 from gateway.phrases import say
@@ -35,7 +35,7 @@ def _running(said: Said) -> Iterator[str]:
     since = duration(now_ms - records[0].at_ms, language)
     calls = sum(record.type == "call" for record in records)
     yield say("status.running", language, since=since, calls=calls)
-    plan = standing(records)
+    plan = progress(records)
     if plan.steps:
         yield say("status.plan", language, done=len(plan.done), steps=len(plan.steps))
     if asked := open_in(records):

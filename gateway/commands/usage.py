@@ -7,7 +7,7 @@ from __future__ import annotations
 from config.limits import limits
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.conversation.turns import last_turn
-from gateway.costs.budget_words import of_standing
+from gateway.costs.budget_words import of_balance
 from gateway.costs.spending import Accounts, Spent, cost
 from gateway.phrases import say
 from gateway.text.quoting import quoted
@@ -36,11 +36,11 @@ async def run(said: Said) -> Done:
     lines += zip(named, await said.outside.spent(list(named.values())), strict=True)
     told = [f"- {_line(what, spent, said)}" for what, spent in lines]
     told = [say("usage.head", said.language, timezone=profile.timezone), *told]
-    if standing := await said.outside.standing(accounts, limits(profile.budget)):
+    if balances := await said.outside.balances(accounts, limits(profile.budget)):
         currency = loaded.settings.model.currency
         told.append(say("usage.limits", said.language))
-        for one in sorted(standing, key=lambda one: one.limit.scope):
-            how = of_standing(one, currency, profile.timezone, said.now_ms, said.language)
+        for one in sorted(balances, key=lambda one: one.limit.scope):
+            how = of_balance(one, currency, profile.timezone, said.now_ms, said.language)
             told.append(f"- {say('usage.limit', said.language, **how)}")
     return Done("\n".join(told))
 

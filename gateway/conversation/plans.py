@@ -33,7 +33,7 @@ class Done:
 
 
 @dataclass(slots=True)
-class Standing:
+class Progress:
     """How far a turn has come with its plan."""
 
     steps: tuple[Step, ...] = ()
@@ -62,13 +62,13 @@ class Standing:
         return next(step for step in self.steps if step.id == name)
 
 
-def standing(records: Sequence[Record]) -> Standing:
+def progress(records: Sequence[Record]) -> Progress:
     """Of the records of one turn."""
-    now = Standing()
+    now = Progress()
     for record in records:
         match record.type:
             case "plan":
-                now = Standing(tuple(Step(one["id"], one["task"], tuple(one["needs"])) for one in record.data["steps"]))
+                now = Progress(tuple(Step(one["id"], one["task"], tuple(one["needs"])) for one in record.data["steps"]))
             case "step_done":
                 now.done[record.data["id"]] = Done(record.data["text"], bool(record.data.get("failed")))
                 now.is_reviewed = False
@@ -80,7 +80,7 @@ def standing(records: Sequence[Record]) -> Standing:
     return now
 
 
-def _send_back(now: Standing, changes: Mapping[str, str]) -> None:
+def _send_back(now: Progress, changes: Mapping[str, str]) -> None:
     """What is to be changed is not done, and neither is what was made of it."""
     now.changes = dict(changes)
     for step in in_order(now.steps):

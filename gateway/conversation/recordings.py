@@ -64,7 +64,7 @@ KEEP: Final = Script(
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RecordedTurn:
     """The recording of one turn, from outside."""
 
     conversation: str
@@ -126,9 +126,9 @@ class Recordings:
         )
         return bool(verdict == b"OK")
 
-    async def turns(self) -> list[Kept]:
+    async def turns(self) -> list[RecordedTurn]:
         """Those that are kept, the newest first. Raises `Unreachable`."""
-        found: list[Kept] = []
+        found: list[RecordedTurn] = []
         redis: Any = self._store.redis
         with reading():
             for partition in range(self._store.layout.partitions):
@@ -143,7 +143,9 @@ class Recordings:
                     conversation, _, turn = member.decode().partition(":")
                     if entries or left_out:  # else it ran out
                         size = int(sizes.get(member, 0))
-                        found.append(Kept(conversation, turn, int(at_ms), int(entries or 0), size, int(left_out or 0)))
+                        found.append(
+                            RecordedTurn(conversation, turn, int(at_ms), int(entries or 0), size, int(left_out or 0))
+                        )
         return sorted(found, key=lambda kept: -kept.at_ms)
 
     async def read(self, conversation: str, turn: str) -> list[dict[str, Any]]:

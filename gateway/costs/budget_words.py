@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from config.limits import MICROS, Limit, Unit
-from gateway.costs.budgets import Standing, renews_at
+from gateway.costs.budgets import Balance, renews_at
 from gateway.phrases import say
 
 
@@ -27,7 +27,7 @@ def renews(limit: Limit, timezone: str, now_ms: int) -> str:
     return f"{renews_at(limit.period, timezone, now_ms):%Y-%m-%d %H:%M} ({timezone})"
 
 
-def of_standing(one: Standing, currency: str, timezone: str, now_ms: int, language: str) -> dict[str, str]:
+def of_balance(one: Balance, currency: str, timezone: str, now_ms: int, language: str) -> dict[str, str]:
     """For phrases about how far a limit is used."""
     held = amount(one.held, one.limit.unit, currency, language)
     return {

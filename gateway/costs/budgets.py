@@ -86,8 +86,8 @@ _RESERVE: Final = Script(
     return {1, unpack(figures)}
     """,
 )
-_STANDING: Final = Script(
-    "standing",
+_BALANCES: Final = Script(
+    "balances",
     LUA
     + _LOOK
     + """
@@ -183,7 +183,7 @@ async def reserve(
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Balance:
     """How far a limit is used."""
 
     limit: Limit
@@ -192,17 +192,17 @@ class Standing:
     """Reserved for calls that are under way."""
 
 
-async def standing(store: Store, accounts: Accounts, held_to: Sequence[Limit]) -> list[Standing]:
+async def balances(store: Store, accounts: Accounts, held_to: Sequence[Limit]) -> list[Balance]:
     """Of these limits, without those of accounts that there are none of. Raises `Unreachable`."""
     own = [one for one in held_to if accounts.of(one.scope, one.period)]
     if not own:
         return []
     names = list(dict.fromkeys(accounts.of(one.scope, one.period) for one in own))
-    found = await store.run(_STANDING, store.layout.spent_root, *names)
+    found = await store.run(_BALANCES, store.layout.spent_root, *names)
     told = []
     for limit in own:
         at = 6 * names.index(accounts.of(limit.scope, limit.period)) + 2 * UNITS.index(limit.unit)
-        told.append(Standing(limit, found[at], found[at + 1]))
+        told.append(Balance(limit, found[at], found[at + 1]))
     return told
 
 

@@ -188,7 +188,7 @@ class Talk:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class HeldText:
     """Something of a skill that a conversation holds: a text that guides, or a file of it as data."""
 
     id: str
@@ -214,7 +214,7 @@ class Reply:
     """As of `Approval`."""
 
 
-Thing = SkillUse | Kept | ToolUse | CommandUse | Approval | Reply | Talk
+Thing = SkillUse | HeldText | ToolUse | CommandUse | Approval | Reply | Talk
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +359,7 @@ def may(who: Who, here: Here, thing: Thing) -> Verdict:
         case SkillUse():
             changes = thing.act == "note" or (thing.act == "run" and not _only_reads(thing.skill))
             return _of_guest(who, here, _skill(here, thing), changes=changes)
-        case Kept(id=name):
+        case HeldText(id=name):
             reason = _kept(here, thing)
             return Verdict(reason == "allowed", reason, f"{name} in {here.room}: {reason}")
         case ToolUse():
@@ -474,7 +474,7 @@ def _reason(here: Here, use: SkillUse) -> Reason:
     return "allowed"
 
 
-def _kept(here: Here, kept: Kept) -> Reason:
+def _kept(here: Here, kept: HeldText) -> Reason:
     """A text of the channel's tier is held to the bytes that are trusted now, whatever else has its id. What is data stays
     data, whoever trusts it. An older version of a skill that is trusted stays until it is replaced.
     """

@@ -70,13 +70,13 @@ class Head:
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptElsewhere:
     """What somebody kept elsewhere, by stream and number."""
 
     hashes: dict[tuple[str, int], str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, lines: Iterable[str]) -> Kept:
+    def read(cls, lines: Iterable[str]) -> KeptElsewhere:
         """Heads, wherever they stand in a text, or the lines of an export. Raises `ValueError` where there is neither."""
         kept = cls()
         for line in lines:
@@ -117,7 +117,7 @@ async def links(store: Store, stream: str) -> AsyncIterator[Link]:
         begin = f"({page[-1][0].decode()}"
 
 
-async def verify(store: Store, stream: str, kept: Kept) -> Found:
+async def verify(store: Store, stream: str, kept: KeptElsewhere) -> Found:
     """Whether a stream is as it was written, and has all that was kept of it. Lines that are written meanwhile stand behind
     the head that is read first. Raises `Unreachable`.
     """
@@ -130,7 +130,7 @@ async def verify(store: Store, stream: str, kept: Kept) -> Found:
 
 
 class _Look:
-    def __init__(self, stream: str, kept: Kept, head: str) -> None:
+    def __init__(self, stream: str, kept: KeptElsewhere, head: str) -> None:
         self._stream = stream
         told = re.fullmatch(r"(\d+) ([0-9a-f]+)", head)
         self._last, self._last_hash = (int(told[1]), told[2]) if told else (0, "")

@@ -277,7 +277,7 @@ def _packed(skills: Sequence[Skill]) -> list[tuple[str, bytes]]:
     return [(skill.hash, bundles.pack(contents.whole(skill))) for skill in skills]
 
 
-async def standing(store: Store) -> tuple[int, str]:
+async def published(store: Store) -> tuple[int, str]:
     """The number of the snapshot that is in force, 0 for none, and the name of who packs now, if anybody does.
 
     Raises `Unreachable`.

@@ -31,12 +31,12 @@ def run(params: dict[str, Any]) -> dict[str, Any]:
         os.makedirs(os.path.join("work", os.path.dirname(path)), exist_ok=True)
         with open(os.path.join("work", path), "wb") as file:
             file.write(content)
-    out, err = Kept(params["printed_bytes"]), Kept(params["printed_bytes"])
+    out, err = Printed(params["printed_bytes"]), Printed(params["printed_bytes"])
     code = carry_out(params["command"], params["timeout_s"], out, err)
     return {"code": code, "out": out.said(), "err": err.said(), **collected(before, params)}
 
 
-def carry_out(command: str, timeout_s: float, out: Kept, err: Kept) -> int | None:
+def carry_out(command: str, timeout_s: float, out: Printed, err: Printed) -> int | None:
     """Its exit code, negative for a signal; None if its time was over."""
     own = os.environ  # noqa: TID251  # the sandbox's
     child = subprocess.Popen(
@@ -64,7 +64,7 @@ def carry_out(command: str, timeout_s: float, out: Kept, err: Kept) -> int | Non
     return code
 
 
-class Kept:
+class Printed:
     """The beginning and the end of what was printed, and how long all of it is."""
 
     def __init__(self, most: int) -> None:

@@ -184,6 +184,8 @@ TYPED: Final[dict[str, str]] = {
     "replay": "a turn again, in a Redis of its own",
     "mcp approve": "a line of the operator's: tests/workers/mcp/test_cli.py",
     "mcp revoke": "the same",
+    **dict.fromkeys(("dead list", "dead show"), "shows"),
+    **dict.fromkeys(("dead retry", "dead drop"), "a line of the operator's: tests/gateway/cli/test_dead.py"),
     **dict.fromkeys(
         (
             *(f"skills {name}" for name in ("on", "off", "trust", "add", "remove", "reload", "approve", "reject")),

@@ -22,7 +22,7 @@ from gateway.rights.skill_tools import LOAD
 from gateway.workspace import Workspace
 from skills.library import SkillNotFound
 from workers.agent.moves import Pending
-from workers.calling.judging import Judge, Refusal, Runs, Waits
+from workers.calling.judging import Barred, Judge, Runs, Waits
 from workers.calling.looked_at import look, look_again
 from workers.calling.persons import Persons, said_again
 from workers.calling.programs import ProgramTool
@@ -108,16 +108,16 @@ class Calls:
         about = {"step": call.step, "id": call.id, "name": call.name, "shown": self._shown_name(call, here)}
         return {**about, "program": tool.skill.id} if isinstance(tool, ProgramTool) else about
 
-    async def _judged(self, call: Pending, here: Here) -> Runs | Waits | Refusal:
+    async def _judged(self, call: Pending, here: Here) -> Runs | Waits | Barred:
         judged = self._judge.judge(call, here, self.turn.stored.history)
         if isinstance(judged, Waits) and self._persons.asks_too_often(call.id):
             why = (
                 "So many yeses were asked for in this turn that nobody looks any more. It did not run. Tell the person."
             )
-            return Refusal(call, why, here.rule("approvals.turn_max", ""), call.name)
+            return Barred(call, why, here.rule("approvals.turn_max", ""), call.name)
         return await look_again(judged, self._workspace(here)) if isinstance(judged, Runs) else judged
 
-    async def _one(self, judged: Runs | Waits | Refusal, here: Here) -> None:
+    async def _one(self, judged: Runs | Waits | Barred, here: Here) -> None:
         call = judged.call
         if isinstance(judged, Waits):
             if not self._persons.has_asked("approval", call.id):
@@ -156,7 +156,7 @@ class Calls:
             "shown": shown,
         }
         data |= {"done": {}, "failed": {"error": True}, "refused": {"error": True, "refused": True}}[ending]
-        if isinstance(judged, Refusal) and judged.rule:
+        if isinstance(judged, Barred) and judged.rule:
             data |= {"rule": judged.rule, "reason": judged.reason}
         if result.untrusted:
             data |= {"untrusted": True, "mark": secrets.token_hex(4)} | ({"own": True} if result.own else {})
@@ -200,7 +200,7 @@ class Calls:
         thing = f"{code} {self._shown_name(runs.call, here)} {bound[:12]}"
         await self.rights.noted(self.turn.actor, here, id_, ("approval run", thing, rule))
 
-    async def _refuse(self, refusal: Refusal, here: Here) -> ToolResult:
+    async def _refuse(self, refusal: Barred, here: Here) -> ToolResult:
         if refusal.rule:
             await self.rights.refused(self.turn.actor, here, refusal.named, refusal.rule)
         if refusal.names:
@@ -291,7 +291,7 @@ def cut(text: str, limit: int) -> str:
     return f"{text[:head]}\n[... {len(text) - limit} characters left out ...]\n{text[-(limit - head) :]}"
 
 
-def _ending(judged: Runs | Refusal, *, failed: bool) -> Ending:
-    if isinstance(judged, Refusal) and judged.by_person:
+def _ending(judged: Runs | Barred, *, failed: bool) -> Ending:
+    if isinstance(judged, Barred) and judged.by_person:
         return "refused"
     return "failed" if failed else "done"

@@ -29,7 +29,7 @@ BUTTON_CHARACTERS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class InboxMessage:
     """One message that waits in the inbox."""
 
     member: bytes
@@ -55,7 +55,7 @@ class Hearing:
         if not open_now:
             return False
         _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
-        said = [Said(member, event) for member in inbox if (event := _talk(member))]
+        said = [InboxMessage(member, event) for member in inbox if (event := _talk(member))]
         if may_answer := turn.may_answer:
             said = [one for one in said if await may_answer(one.event, open_now[0].requester)]
         heard, unclear = _sorted(said, open_now, await self._cards_of(open_now, said))
@@ -77,7 +77,7 @@ class Hearing:
             await self.cards.send(rows)
         return True
 
-    async def _cards_of(self, open_now: Sequence[Asked], said: Sequence[Said]) -> Mapping[str, Asked]:
+    async def _cards_of(self, open_now: Sequence[Asked], said: Sequence[InboxMessage]) -> Mapping[str, Asked]:
         """The questions by the messages that they became, as far as anybody replies to one."""
         if not any(one.event.parent_id for one in said):
             return {}
@@ -85,7 +85,7 @@ class Hearing:
         sent = await self.turn.mailbox.sent_as(self.turn.claim.conversation, list(of_row))
         return {message: of_row[row] for row, message in sent.items()}
 
-    def _word(self, question: Asked, said: Sequence[Said], *, is_one: bool) -> Record:
+    def _word(self, question: Asked, said: Sequence[InboxMessage], *, is_one: bool) -> Record:
         """The messages follow in the conversation, and that says enough where one question was asked there."""
         by = said[0].event.actor
         text = "\n".join(_without(question.code, one.event.text) for one in said)[:TEXT_MAX]
@@ -100,7 +100,7 @@ class Hearing:
             messages=[one.key for one in said],
         )
 
-    def _which(self, open_now: Sequence[Asked], unclear: Sequence[Said]) -> tuple[list[Record], list[Row]]:
+    def _which(self, open_now: Sequence[Asked], unclear: Sequence[InboxMessage]) -> tuple[list[Record], list[Row]]:
         """The question which question is meant."""
         turn, keys = self.turn, [one.key for one in unclear]
         lines = "\n".join(f"- `{one.code}` {quoted(one.question, SHOWN_CHARACTERS)}" for one in open_now)
@@ -114,11 +114,11 @@ class Hearing:
 
 
 def _sorted(
-    said: Sequence[Said], open_now: Sequence[Asked], cards: Mapping[str, Asked]
-) -> tuple[dict[str, list[Said]], list[Said]]:
+    said: Sequence[InboxMessage], open_now: Sequence[Asked], cards: Mapping[str, Asked]
+) -> tuple[dict[str, list[InboxMessage]], list[InboxMessage]]:
     """What answers which question, by its code; and what could answer several. The rest was there before any was asked."""
-    answers: dict[str, list[Said]] = {}
-    unclear: list[Said] = []
+    answers: dict[str, list[InboxMessage]] = {}
+    unclear: list[InboxMessage] = []
     groups: dict[str, Asked] = {}
     for one in said:
         could = [question for question in open_now if number_of(one.member) > question.after]
@@ -132,7 +132,7 @@ def _sorted(
     return answers, unclear
 
 
-def _of_one(said: Sequence[Said]) -> list[Said]:
+def _of_one(said: Sequence[InboxMessage]) -> list[InboxMessage]:
     """A word counts for whoever wrote it: what others wrote is none of theirs, and waits as what comes after the answer."""
     return [one for one in said if one.event.actor.id == said[0].event.actor.id]
 

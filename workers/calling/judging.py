@@ -50,8 +50,8 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A call that does not run."""
+class Barred:
+    """A call that must not run."""
 
     call: Pending
     why: str
@@ -109,7 +109,7 @@ class Judge:
     actors: Sequence[Actor] = ()
     """All who said what the turn answers: it may what the least of them may."""
 
-    def judge(self, call: Pending, here: Here, history: Sequence[Record]) -> Runs | Waits | Refusal:
+    def judge(self, call: Pending, here: Here, history: Sequence[Record]) -> Runs | Waits | Barred:
         """By what was offered, what holds now, the skills that are loaded, the tool's schema, and what a crash left."""
         named = call.bad_input if call.name == NO_NAME and call.bad_input else call.name
         tool = self.offered.get(call.name)
@@ -118,29 +118,29 @@ class Judge:
             there = sorted(name for name, one in self.offered.items() if self._verdict(here, one).allowed)
             if verdict.reason == "guest":
                 why = f"{call.name} changes something, and is not for guests, who asked for this. Tell them."
-                return Refusal(call, why, verdict.rule, named, verdict.reason)
+                return Barred(call, why, verdict.rule, named, verdict.reason)
             why = f"There is no tool {call.name!r} here. Tools: {', '.join(there) or 'none'}."
             if verdict.allowed:
                 missing = f"{named} can't be used now: {self.withheld[named]}. " if named in self.withheld else ""
-                return Refusal(call, missing + why, named=named)
-            return Refusal(call, why, verdict.rule, named, verdict.reason)
+                return Barred(call, missing + why, named=named)
+            return Barred(call, why, verdict.rule, named, verdict.reason)
         if narrower := self._narrower(tool, history):
-            return Refusal(call, narrower)
+            return Barred(call, narrower)
         if call.bad_input:
             why = f"The arguments could not be read: {call.bad_input}. Send them again as one JSON object."
-            return Refusal(call, why)
+            return Barred(call, why)
         fitted = fit(tool.input_schema, call.input, self.zone)
         if fitted.faults:
-            return Refusal(call, f"Nothing was run. The arguments do not fit: {'; '.join(fitted.faults)}.")
+            return Barred(call, f"Nothing was run. The arguments do not fit: {'; '.join(fitted.faults)}.")
         if call.was_started and tool.effect == "once":
             why = "Interrupted: it is not known whether this ran, and it was not run again. "
-            return Refusal(call, f"{why}Tell the person, and let them decide.")
+            return Barred(call, f"{why}Tell the person, and let them decide.")
         runs = Runs(call, tool, fitted.values, tuple(map(str, fitted.changes)))
         asks: Why | None = reason_to_ask(tool, fitted.values, self.conversation, here.profile, self.memo)
         asks = asks or ("hitl" if _wants_all_seen(tool, here) else None)
         return self._asked(runs, asks, here, history) if asks else runs
 
-    def _asked(self, runs: Runs, why: Why, here: Here, history: Sequence[Record]) -> Runs | Waits | Refusal:
+    def _asked(self, runs: Runs, why: Why, here: Here, history: Sequence[Record]) -> Runs | Waits | Barred:
         """A person's word first: it counts for exactly what it was said about, and while who said it may say it."""
         call, bound = runs.call, _bound(runs)
         word = next(
@@ -151,22 +151,22 @@ class Judge:
             if form and (always := _always(here, bound)):
                 return replace(runs, always=always, bound=bound)
             if len(json.dumps(runs.arguments, ensure_ascii=False)) > SHOWN_MAX:
-                return Refusal(
+                return Barred(
                     call, f"Nobody can look through arguments of more than {SHOWN_MAX} characters. Ask for less."
                 )
             shown = runs.tool.skill.id if isinstance(runs.tool, ProgramTool) else runs.tool.name
             return Waits(call, runs.arguments, why, bound, shown, form=form)
         if word.word == "expired":
-            return Refusal(call, "Nobody said yes in time, so it did not run. Tell the person.")
+            return Barred(call, "Nobody said yes in time, so it did not run. Tell the person.")
         if word.word != "yes":
             reason = f": {word.text}" if word.text else ""
             said_no = f"{word.name or word.by} said no{reason}. It did not run. Don't ask for it again."
-            return Refusal(call, said_no, by_person=True)
+            return Barred(call, said_no, by_person=True)
         verdict = may(Actor(word.by), here, Approval(word.requester))
         if not verdict.allowed:
-            return Refusal(call, "Whoever said yes may not do so any more. It did not run.", verdict.rule, call.name)
+            return Barred(call, "Whoever said yes may not do so any more. It did not run.", verdict.rule, call.name)
         if word.bound != bound:
-            return Refusal(call, "What was said yes to is not what would run now. It did not run.")
+            return Barred(call, "What was said yes to is not what would run now. It did not run.")
         return replace(runs, yes=word)
 
     def _form(self, runs: Runs) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gateway.workspace import Held, Workspace
-from workers.calling.judging import Refusal, Runs, Waits
+from workers.calling.judging import Barred, Runs, Waits
 from workers.tools import OverFiles, Tool
 
 NAMED_MAX: Final = 20
@@ -23,7 +23,7 @@ async def look(tool: Tool, judged: Waits, workspace: Workspace) -> Waits:
     return replace(judged, files=held.hashes()) if held else judged
 
 
-async def look_again(judged: Runs, workspace: Workspace) -> Runs | Refusal:
+async def look_again(judged: Runs, workspace: Workspace) -> Runs | Barred:
     """It runs with what was said yes to, or not at all. Raises `Unreachable`."""
     held = await _held(judged.tool, judged.arguments, workspace) if judged.yes else None
     if not held or not judged.yes:
@@ -33,7 +33,7 @@ async def look_again(judged: Runs, workspace: Workspace) -> Runs | Refusal:
             "The files that it would use are not those that were there when it was asked for. It did not run. Changed:"
         )
         more = [f"and {len(changed) - NAMED_MAX} more"] if len(changed) > NAMED_MAX else []
-        return Refusal(judged.call, why, names="\n".join([*changed[:NAMED_MAX], *more]))
+        return Barred(judged.call, why, names="\n".join([*changed[:NAMED_MAX], *more]))
     return replace(judged, workspace=held)
 
 

@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 from config.limits import Limit, limits, price_of
 from config.settings import ModelSettings
 from gateway.costs import budgets
-from gateway.costs.budget_words import amount, of_standing
-from gateway.costs.budgets import Call, Full, Standing
+from gateway.costs.budget_words import amount, of_balance
+from gateway.costs.budgets import Balance, Call, Full
 from gateway.costs.spending import UNNAMED, Accounts, Charge, Spent, Tokens, micros
 from gateway.phrases import say
 from gateway.store import Refused, Unreachable
@@ -147,8 +147,8 @@ class Tab:
 
     def _ended(self, full: Full) -> Ended:
         turn, limit, currency = self.turn, full.limit, self.settings.currency
-        now = Standing(limit, full.spent, full.held)
-        told = of_standing(now, currency, turn.profile.timezone, turn.now_ms(), turn.language)
+        now = Balance(limit, full.spent, full.held)
+        told = of_balance(now, currency, turn.profile.timezone, turn.now_ms(), turn.language)
         want = amount(full.want, limit.unit, currency, turn.language)
         return Ended("turn.budget", want=want, **told).by(limit.key)
 
@@ -184,7 +184,7 @@ async def warnings(turn: Turn, currency: str) -> str:
         for limit in near:
             accounts, spent = turn.near[limit]
             if await budgets.to_warn(turn.mailbox.store, accounts, [limit], turn.id):
-                now = Standing(limit, spent, 0)
-                told = of_standing(now, currency, turn.profile.timezone, turn.now_ms(), turn.language)
+                now = Balance(limit, spent, 0)
+                told = of_balance(now, currency, turn.profile.timezone, turn.now_ms(), turn.language)
                 lines.append(say("budget.near", turn.language, **told))
     return "\n".join(lines)

@@ -61,7 +61,7 @@ def list_(loaded: Loaded, server: str | None) -> None:
             about = one_line(now.description)[:ABOUT_CHARACTERS] if now else seen.listed.faults.get(name, "")
             profiles = ", ".join(profiles_with(loaded, name))
             listed = f"listed in {profiles}" if profiles else "in no profile"
-            click.echo(f"  {seen.standing(name):<12}  {one_line(name)}  ({listed})  {about}".rstrip())
+            click.echo(f"  {seen.state(name):<12}  {one_line(name)}  ({listed})  {about}".rstrip())
     if servers and all(seen.why_not for seen in found):
         raise Stop("None of these servers could be asked.")
 
@@ -77,7 +77,7 @@ def show(loaded: Loaded, tool: str) -> None:
     seen = _seen(loaded, tool)
     now, pin = seen.listed.definitions.get(tool), seen.pins.get(tool)
     fault = seen.listed.faults.get(tool)
-    click.echo(f"{one_line(tool)}: {seen.standing(tool)}{f': {fault}' if fault else ''}")
+    click.echo(f"{one_line(tool)}: {seen.state(tool)}{f': {fault}' if fault else ''}")
     if pin:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(pin.at_ms / 1_000))
         click.echo(f"approved by {one_line(pin.by)}, {when}")
@@ -101,9 +101,9 @@ def approve(loaded: Loaded, names: tuple[str, ...], yes: bool) -> None:
     for name in names:
         seen = asked[name.partition("__")[0]]
         ours = [name] if "__" in name else seen.names()
-        waiting = [one for one in ours if seen.standing(one) in {"not approved", "changed"}]
+        waiting = [one for one in ours if seen.state(one) in {"not approved", "changed"}]
         if not waiting:
-            one = f"{name} is {seen.standing(name)}" if "__" in name else f"all that can be used of {name} is approved"
+            one = f"{name} is {seen.state(name)}" if "__" in name else f"all that can be used of {name} is approved"
             raise Stop(f"Nothing to approve: {seen.listed.faults.get(name) or one}.")
         found |= {one: seen.listed.definitions[one] for one in waiting}
     for tool in found.values():

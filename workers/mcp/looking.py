@@ -15,7 +15,7 @@ from gateway.running.checks import Finding
 from skills.visible import visible
 from workers.mcp.listed import Listed
 
-Standing = Literal["approved", "not approved", "changed", "gone", "not usable"]
+ToolState = Literal["approved", "not approved", "changed", "gone", "not usable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Seen:
     pins: Mapping[str, Pin] = field(default_factory=dict)
     """Of its tools, and of others that are asked for."""
 
-    def standing(self, name: str) -> Standing:
+    def state(self, name: str) -> ToolState:
         """Of a server that could be asked."""
         pin, now = self.pins.get(name), self.listed.definitions.get(name)
         if name in self.listed.faults:
@@ -94,7 +94,7 @@ def _found(seen: Seen, wanted: Iterable[str]) -> Finding:
             "warn", about, seen.why_not, f"check mcp.servers.{seen.server}; everything else works without it"
         )
     ours = of_server(seen.server, wanted)
-    if missing := [f"{name}: {seen.standing(name)}" for name in ours if seen.standing(name) != "approved"]:
+    if missing := [f"{name}: {seen.state(name)}" for name in ours if seen.state(name) != "approved"]:
         advice = f"deskmate mcp list {seen.server}; look at each with `mcp show`, then `mcp approve`"
         return Finding("warn", about, f"not offered to the model: {', '.join(missing)}", advice)
     return Finding("ok", about, f"{len(seen.listed.definitions)} tools, {len(ours)} of them in profiles and approved")

@@ -1,6 +1,6 @@
 """The crew of a turn: a planner, those who carry its steps out, and in a team a reviewer. Each works in a branch of its own.
 
-What comes next is read from the records by `plan.standing`, the same for a first run and for a takeover: no step that
+What comes next is read from the records by `plan.progress`, the same for a first run and for a takeover: no step that
 has ended runs again, and one that was under way goes on from its branch's last record.
 """
 
@@ -16,7 +16,7 @@ from gateway.approvals.asked import Asked, Word, asked_in
 from gateway.approvals.deciding import plainly
 from gateway.commands import asks_first, command_of
 from gateway.conversation.outbox import Row
-from gateway.conversation.plans import Done, Standing, Step
+from gateway.conversation.plans import Done, Progress, Step
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
 from gateway.logs import log
@@ -189,7 +189,7 @@ class Crew:
         said = [event.text for record in self._turn.records if record.type == "event" and (event := spoken(record))]
         return (Step("1", "\n".join(said).strip()[:TASK_CHARACTERS] or "?"),)
 
-    async def _review(self, now: Standing) -> None:
+    async def _review(self, now: Progress) -> None:
         turn = self._turn
         branch = branch_of(turn, f"review {now.reviews + 1}")
         if not branch.records:
@@ -228,7 +228,7 @@ class Crew:
 
     # ---- the reply ----
 
-    async def _close(self, now: Standing) -> tuple[list[Record], str]:
+    async def _close(self, now: Progress) -> tuple[list[Record], str]:
         turn = self._turn
         if all(done.failed for done in now.done.values()):
             raise Ended("plan.failed", reason=now.done[now.steps[0].id].text)
@@ -274,5 +274,5 @@ def whole(steps: Sequence[Step]) -> str:
     )
 
 
-def _results(now: Standing) -> list[tuple[Step, Done]]:
+def _results(now: Progress) -> list[tuple[Step, Done]]:
     return [(step, now.done[step.id]) for step in now.steps]

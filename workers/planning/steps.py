@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from gateway.conversation.claim import Leaving
-from gateway.conversation.plans import Done, Standing, Step, standing
+from gateway.conversation.plans import Done, Progress, Step, progress
 from gateway.conversation.records import Record
 from gateway.phrases import say
 from gateway.platforms import StepLine
@@ -55,8 +55,8 @@ class Steps:
     """When steps that are under way and have to wait go on, by the loop's clock."""
 
     @property
-    def now(self) -> Standing:
-        return standing(self.turn.records)
+    def now(self) -> Progress:
+        return progress(self.turn.records)
 
     async def carry_out(self) -> None:
         """All that are open. Raises `Ended` where it is the whole turn's end, `Parked` when all that is left waits, `Lost`."""
@@ -110,7 +110,7 @@ class Steps:
             self.heard.clear()
             self._due_s.clear()
 
-    async def _one(self, step: Step, now: Standing) -> None:
+    async def _one(self, step: Step, now: Progress) -> None:
         """Carry one out, and write down how it ended."""
         turn = self.turn
         results = [(now.step(need), now.done[need]) for need in step.needs]
@@ -172,7 +172,7 @@ class Steps:
         for name in dict.fromkeys(record.branch for record in self.turn.all_records if record.branch):
             await close_calls(branch_of(self.turn, name), why)
 
-    def show(self, now: Standing) -> None:
+    def show(self, now: Progress) -> None:
         """How far it has come, to those who watch."""
         lines: list[StepLine] = []
         for step in now.steps:

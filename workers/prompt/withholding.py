@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from gateway.rights.access import Here, Kept, Reason, may
+from gateway.rights.access import HeldText, Here, Reason, may
 from workers.calling.rights import Rights
 from workers.prompt.loaded import Held, Why, withhold
 from workers.turn import Turn
@@ -34,5 +34,5 @@ async def withhold_as_of_now(turn: Turn, rights: Rights) -> None:
 
 def why_withheld(here: Here, held: Held) -> Why | None:
     """Why something of a skill that is in context may no longer be sent, if it may not."""
-    verdict = may(None, here, Kept(held.id, held.tier, held.bundle, held.is_guidance))
+    verdict = may(None, here, HeldText(held.id, held.tier, held.bundle, held.is_guidance))
     return None if verdict.allowed else _WHY.get(verdict.reason, "off")

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from gateway.commands import command_of
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox
-from gateway.conversation.recordings import Kept, Recordings
+from gateway.conversation.recordings import RecordedTurn, Recordings
 from gateway.conversation.records import Record
 from gateway.events import Event
 from gateway.files import Files
@@ -192,7 +192,7 @@ class Archive:
             )
         return await self._case(chosen)
 
-    async def about(self, kept: Sequence[Kept]) -> list[About]:
+    async def about(self, kept: Sequence[RecordedTurn]) -> list[About]:
         """Whose turns these are. Raises `Unreachable`."""
         layout, redis = self.mailbox.store.layout, cast("Any", self.mailbox.store.redis)
         first: dict[tuple[str, str], Event] = {}
@@ -231,7 +231,7 @@ class Archive:
             )
         return "Write `recordings: {keep: true}` into the settings, start the workers again, and later turns will be."
 
-    async def _case(self, kept: Kept) -> Case:
+    async def _case(self, kept: RecordedTurn) -> Case:
         stored = await self.mailbox.load(kept.conversation)
         records = list(stored.history)
         start = next(
@@ -273,7 +273,7 @@ def id_of(conversation: str) -> str:
     return conversation
 
 
-def _named(turns: Sequence[Kept], name: str) -> Kept:
+def _named(turns: Sequence[RecordedTurn], name: str) -> RecordedTurn:
     wanted = _one_of([one.turn for one in turns], name, "turn")
     return next(one for one in turns if one.turn == wanted)
 

@@ -15,7 +15,7 @@ import click
 from config.loading import Loaded
 from config.settings import LogSettings
 from gateway.cli import Stop, config_option, for_example, given_config, no_redis
-from gateway.conversation.recordings import Kept
+from gateway.conversation.recordings import RecordedTurn
 from gateway.inventory import load_checked
 from gateway.logs import start_logging
 from gateway.running.embedded import NoServer, redis_url
@@ -152,7 +152,7 @@ async def _show(loaded: Loaded, conversation: str | None, *, as_json: bool) -> N
         click.echo(f"Nothing is recorded. {there.how()}")
 
 
-def _line(kept: Kept, about: About) -> str:
+def _line(kept: RecordedTurn, about: About) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(kept.at_ms / 1000))
     left = f", {kept.left_out} did not fit" if kept.left_out else ""
     requests = f"{kept.requests} request{'s' if kept.requests != 1 else ''}"

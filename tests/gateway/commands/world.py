@@ -15,7 +15,7 @@ from config.loading import Loaded, load
 from gateway.commands import Done, Outside, Passed, Said, find
 from gateway.conversation.key import ConversationKey, key_of
 from gateway.conversation.records import Record
-from gateway.costs.budgets import standing
+from gateway.costs.budgets import balances
 from gateway.costs.spending import spent
 from gateway.events import Actor, Attachment, Event
 from gateway.platforms import Capabilities, NotDownloaded
@@ -145,7 +145,7 @@ class World:
                 pass_on,
                 partial(spent, self.store),
                 Pins(self.store).of,
-                partial(standing, self.store),
+                partial(balances, self.store),
             ),
             **said,
         )

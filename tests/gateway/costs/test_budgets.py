@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from config.limits import Limit
 from config.settings import Price
 from gateway.conversation.key import key_of
-from gateway.costs.budgets import Call, Full, Standing, at_most, renews_at, reserve, standing, to_warn
+from gateway.costs.budgets import Balance, Call, Full, at_most, balances, renews_at, reserve, to_warn
 from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
 from gateway.costs.spending import spent as spent_of
 from gateway.events import Actor
@@ -45,7 +45,7 @@ async def pay(store: Store, one: Call, tokens: int, accounts: Accounts = HERE, *
 
 
 async def stands(store: Store, limit: Limit = DAY) -> tuple[int, int]:
-    [one] = await standing(store, HERE, [limit])
+    [one] = await balances(store, HERE, [limit])
     return one.spent, one.held
 
 
@@ -132,7 +132,7 @@ async def test_a_turn_counts_once_with_its_first_call_whoever_makes_it(store: St
 async def test_a_limit_of_an_account_that_there_is_none_of_holds_nobody(store: Store) -> None:
     nobody = Accounts.at(ROOM, None, "UTC", NEW_YEAR_MS)
     assert await ask(store, call(tokens=5_000), [DAY], nobody) == {}
-    assert await standing(store, nobody, [DAY, TURNS]) == []
+    assert await balances(store, nobody, [DAY, TURNS]) == []
 
 
 async def test_a_warning_is_given_once_and_again_only_by_the_turn_that_gave_it(store: Store) -> None:
@@ -174,15 +174,15 @@ async def test_whatever_many_turns_do_at_once_no_limit_is_ever_passed(
     order, held_to = random.Random(seed), [Limit("channel", "month", "tokens", 1_500), DAY, CENTS, TURNS]
     fresh = replace(layout, prefix=f"{layout.prefix}:{secrets.token_hex(4)}")
     stores = [open_store(redis_url, fresh, timeout_s=5) for _ in range(3)]
-    seen: list[Standing] = []
+    seen: list[Balance] = []
 
     async def one(number: int, turn: int, most: int, took: int, end: str) -> None:
         where, mine = order.choice(stores), call(f"t{turn}//answer", most, by=f"w{number}", turn=f"t{turn}")
         told = await ask(where, mine, held_to)
-        seen.extend(await standing(order.choice(stores), HERE, held_to))
+        seen.extend(await balances(order.choice(stores), HERE, held_to))
         if not isinstance(told, Full) and end != "dies":
             await pay(where, mine, min(most, took) if end == "pays" else 0)
-            seen.extend(await standing(order.choice(stores), HERE, held_to))
+            seen.extend(await balances(order.choice(stores), HERE, held_to))
 
     async def turn(number: int) -> None:
         """A conversation has one writer at a time, so the calls of a turn follow each other."""

@@ -17,7 +17,7 @@ from gateway.cli import deskmate
 from gateway.rights.pins import Definition, Pins
 from gateway.shelf import chain
 from gateway.shelf.audit import streams
-from gateway.shelf.chain import Found, Kept, links, verify
+from gateway.shelf.chain import Found, KeptElsewhere, links, verify
 from gateway.store import Script, Store
 from tests.gateway.shelf.world import World
 
@@ -34,8 +34,8 @@ async def world(store: Store, tmp_path: Path) -> World:
     return made
 
 
-async def look(store: Store, kept: Kept | None = None, stream: str = "changes") -> Found:
-    return await verify(store, stream, kept or Kept())
+async def look(store: Store, kept: KeptElsewhere | None = None, stream: str = "changes") -> Found:
+    return await verify(store, stream, kept or KeptElsewhere())
 
 
 async def lines_of(store: Store) -> Lines:
@@ -136,7 +136,7 @@ async def test_what_is_done_to_it_is_named(world: World, how: Callable[[Lines], 
 
 
 async def test_an_end_that_is_taken_away_with_its_head_is_found_by_a_head_that_somebody_kept(world: World) -> None:
-    kept = Kept.read([str((await look(world.store)).head)])
+    kept = KeptElsewhere.read([str((await look(world.store)).head)])
     lines = await lines_of(world.store)
     await put(world.store, lines[:4])
     fields = lines[3][1]
@@ -148,14 +148,14 @@ async def test_an_end_that_is_taken_away_with_its_head_is_found_by_a_head_that_s
 
 async def test_a_chain_that_was_made_anew_is_found_by_what_somebody_kept(world: World) -> None:
     export = [link.dump() async for link in links(world.store, "changes")]
-    head = Kept.read([str((await look(world.store)).head)])
+    head = KeptElsewhere.read([str((await look(world.store)).head)])
     await world.store.redis.delete(streams(world.store)["changes"], f"{streams(world.store)['changes']}:head")
     for number in range(COUNT):
         who = "slack-main/U-EVE" if number == 3 else "slack-main/U-ANA"
         await world.shelf.switch("org", f"skill-{number}", "off", world.change(who))
     assert (await look(world.store)).trouble == ""
     assert "line 6 " in (await look(world.store, head)).trouble
-    assert "not the one that was kept elsewhere" in (await look(world.store, Kept.read(export))).trouble
+    assert "not the one that was kept elsewhere" in (await look(world.store, KeptElsewhere.read(export))).trouble
 
 
 async def test_a_head_that_is_lost_or_wrong_begins_no_chain_anew(world: World) -> None:
@@ -208,6 +208,8 @@ async def test_many_at_once_make_one_chain(world: World) -> None:
 
 def test_nothing_that_was_kept_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="neither a head"):
-        Kept.read(["hello", "changes:x:y"])
-    assert Kept.read([json.dumps({"stream": "changes", "n": 3, "hash": "ab"})]).hashes == {("changes", 3): "ab"}
+        KeptElsewhere.read(["hello", "changes:x:y"])
+    assert KeptElsewhere.read([json.dumps({"stream": "changes", "n": 3, "hash": "ab"})]).hashes == {
+        ("changes", 3): "ab"
+    }
     assert "--against" in CliRunner().invoke(deskmate, ["audit", "verify", "--help"]).output

@@ -18,14 +18,14 @@ from skills.programs import tool_name
 from tests.skills.test_programs import library, write_program
 from tests.workers.places import place
 from workers.agent.moves import Pending
-from workers.calling.judging import Judge, Refusal, Waits
+from workers.calling.judging import Barred, Judge, Waits
 from workers.prompt.memo import Memo
 
 
-def refused(here: Here, name: str) -> Refusal:
+def refused(here: Here, name: str) -> Barred:
     call = Pending("c1", name, {}, 1, None, was_started=False)
     judged = Judge({}, ZoneInfo("UTC"), Memo()).judge(call, here, ())
-    assert isinstance(judged, Refusal)
+    assert isinstance(judged, Barred)
     return judged
 
 

@@ -14,7 +14,7 @@ from config.limits import limits
 from config.profiles import Budget
 from gateway.conversation.key import ConversationKey
 from gateway.costs import spending
-from gateway.costs.budgets import standing
+from gateway.costs.budgets import balances
 from gateway.costs.spending import Accounts, Spent, Tokens, spent
 from gateway.events import Actor
 from gateway.store import Layout, Unreachable
@@ -45,7 +45,7 @@ def at(world: AtDesk, where: ConversationKey = WHERE) -> Accounts:
 
 
 async def stands(world: AtDesk, budget: dict[str, Any]) -> list[tuple[int, int]]:
-    found = await standing(world.desk.mailbox.store, at(world), limits(Budget.model_validate(budget)))
+    found = await balances(world.desk.mailbox.store, at(world), limits(Budget.model_validate(budget)))
     return [(one.spent, one.held) for one in found]
 
 

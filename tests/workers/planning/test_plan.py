@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.conversation.plans import Step, standing
+from gateway.conversation.plans import Step, progress
 from gateway.conversation.records import Record
 from workers.planning.plan import ID, TASK_CHARACTERS, Unreadable, read_plan, read_review
 
@@ -128,13 +128,13 @@ def done(name: str, text: str = "x") -> Record:
 def test_what_is_sent_back_is_open_again_with_all_that_was_made_of_it() -> None:
     steps = [step("a"), step("b"), step("c", "a"), step("d", "c"), step("e", "b")]
     records = [Record("plan", 0, {"steps": steps}), *map(done, "abcde")]
-    assert standing(records).open == []
+    assert progress(records).open == []
     records.append(Record("review", 0, {"changes": {"a": "more"}}))
-    now = standing(records)
+    now = progress(records)
     assert [one.id for one in now.open] == ["a", "c", "d"]
     assert (now.reviews, now.is_reviewed, now.changes) == (1, True, {"a": "more"})
     records += map(done, "acd")
-    assert (standing(records).open, standing(records).is_reviewed) == ([], False)
+    assert (progress(records).open, progress(records).is_reviewed) == ([], False)
     records.append(Record("review", 0, {"changes": {}}))
-    assert (standing(records).objections, standing(records).is_reviewed) == ({}, True)
-    assert [one.id for one in standing(records).ends] == ["d", "e"]
+    assert (progress(records).objections, progress(records).is_reviewed) == ({}, True)
+    assert [one.id for one in progress(records).ends] == ["d", "e"]
