@@ -8,15 +8,18 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from config.loading import Loaded
-from gateway.admin.operations import LOOK, SOMEWHERE, Act, InChannel, Nothing, Result, Told, operation
+from gateway.admin.operations import LOOK, SOMEWHERE, Act, InChannel, Name, Nothing, Result, Told, operation
 from gateway.admin.skills import SkillRow, rows
 from gateway.admin.visits import Visit
+from gateway.commands import tool as tool_command
 from gateway.conversation.key import ConversationKey
 from gateway.phrases import say
 from gateway.rights import explaining
 from gateway.rights.access import Here
 from gateway.rights.pins import Pins
 from gateway.shelf.skill_table import count
+from gateway.shelf.tool_acts import State, ToolActs, ToolRow
+from gateway.text.unmarked import plain
 from skills import index
 from skills.folders import Skill
 from skills.library import Catalogue
@@ -64,9 +67,18 @@ async def list_(visit: Visit, given: Nothing) -> Channels:
 
 class Tool(Result):
     name: str
+    """By which models call it."""
+    shown: str
+    """What people call it: of a skill that runs, its id."""
     is_on: bool
+    state: State
+    """`on`, `ask` (the profile wants a person's yes to each call) or `off`."""
+    reason: str
+    """Why it is not on, in one word; `allowed`: it is."""
     rule: str
-    """What says so: a line of the profile, or what was approved of its server's words."""
+    """What says so: a line of the profile, who switched what, or what was approved of its server's words."""
+    may_switch: bool
+    """Whether you may, and it can be: what the profile does not list can't, nor what comes with another one."""
 
 
 class Calls(Result):
@@ -106,7 +118,6 @@ async def show(visit: Visit, given: InChannel) -> Channel:
     """One channel: its profile and the rule that chose it, its skills and tools, and why some are not on."""
     acts = visit.acts(given.channel)
     here = await acts.by.here()
-    pins = await Pins(visit.house.store).of(explaining.pinned(here))
     profile, settings = here.profile, visit.loaded.settings
     tokens = settings.skills.index_max_tokens
     laid_out = await asyncio.to_thread(index.lay_out, here.catalogue, tokens, profile.order, profile.delivery)
@@ -122,7 +133,7 @@ async def show(visit: Visit, given: InChannel) -> Channel:
         skills_on=count(here, unlisted=True).on,
         skills=await rows(visit, acts, here),
         tools=[
-            Tool(name=one.subject, is_on=one.answer == "yes", rule=one.rule) for one in explaining.tools(here, pins)
+            _tool(one, may_switch=visit.may_here("tool off", here)) for one in await _tool_acts(visit, given).rows(here)
         ],
         calls=Calls(
             all_ask=here.asks_for_all,
@@ -144,6 +155,22 @@ async def hitl(visit: Visit, given: Watching) -> Told:
     """Let each call with an effect wait for a person's yes, or only those that the profile names."""
     here = await visit.acts(given.channel).watch_calls(given.to)
     return Told(told=say("hitl.on" if here.asks_for_all else "hitl.off", visit.language, room=here.room))
+
+
+class SwitchingTool(InChannel):
+    name: Name
+    """By which models call it, or the id of a skill that runs."""
+    to: Literal["on", "off"]
+
+
+@operation(Act("tool {to}", "name"), is_safe=False)
+async def tool(visit: Visit, given: SwitchingTool) -> Told:
+    """Switch a tool off in a channel, at once, or leave it to the profile again.
+
+    What the profile does not list can't be switched on.
+    """
+    here, one = await _tool_acts(visit, given).switch(given.name, given.to)
+    return Told(told=plain(tool_command.switched(here, one, visit.language)))
 
 
 class Sentence(InChannel):
@@ -204,6 +231,22 @@ def _for_files(catalogue: Catalogue, text: str) -> list[Skill]:
     names = [word.strip(_AROUND) for word in text.split()]
     files = [name for name in names if "." in name.strip(".")][:FILES_MAX]
     return list({one.id: one for name in files for one in for_file(catalogue, name)}.values())
+
+
+def _tool_acts(visit: Visit, given: InChannel) -> ToolActs:
+    return ToolActs(visit.acts(given.channel), Pins(visit.house.store).of)
+
+
+def _tool(one: ToolRow, *, may_switch: bool) -> Tool:
+    return Tool(
+        name=one.name,
+        shown=one.shown,
+        is_on=one.verdict.allowed,
+        state=one.state,
+        reason=one.verdict.reason,
+        rule=one.verdict.rule,
+        may_switch=may_switch and one.is_switched,
+    )
 
 
 def chosen(loaded: Loaded, key: ConversationKey) -> Chosen:

@@ -72,6 +72,7 @@ COMMANDS: Final = {
         "status": _Command("gateway.cli.status:status", "What runs, what waits, what was given up."),
         "dead": _Command("gateway.cli.dead:dead", "Turns that were given up: see, ask once more, let go."),
         "skills": _Command("gateway.cli.skills:skills", "List, show, switch, trust, add, check, try and test skills."),
+        "tools": _Command("gateway.cli.tools:tools", "List the tools of a channel, switch them off and on there."),
         "mcp": _Command("workers.mcp.cli:mcp", "See and approve the tools of MCP servers."),
         "explain": _Command("gateway.cli.explain:explain", "What may be done where, and which line decides."),
         "roles": _Command("gateway.cli.people:roles", "Who may what in a channel; name its admins."),

@@ -120,16 +120,21 @@ def one_place(channel: str | None, everywhere: bool) -> None:
 
 def act(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[Outcome]]) -> None:
     """Do something, and say what came of it: the words of the chat, as they are right in a terminal."""
+    click.echo(typed(answers.told(acted(loaded, channel, work), ENGLISH), channel))
+
+
+def acted(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[T]]) -> T:
+    """Do something, with a warning where it may hold for a channel that there is not."""
     key = key_of(loaded, channel) if channel else None
 
-    async def acted(there: Open) -> tuple[Outcome, bool | None]:
+    async def looked(there: Open) -> tuple[T, bool | None]:
         done = await work(there)
         return done, await was_written_in(there.store, key.channel_id) if key else None
 
-    done, was_seen = do(loaded, channel, acted)
+    done, was_seen = do(loaded, channel, looked)
     if was_seen is False:
         click.echo(f"Warning: nobody has written in {channel} yet, as far as Redis knows.", err=True)
-    click.echo(typed(answers.told(done, ENGLISH), channel))
+    return done
 
 
 # ---- what `skills list` and `skills show` ask with --channel ----

@@ -13,11 +13,12 @@ from typing import Any, Final, Literal
 from config.profiles import Profile
 from gateway.events import Actor
 from gateway.rights.roles import COMMAND_LINE, Role, allows, line_of, person_of, roles_of
-from gateway.rights.skill_tools import is_listed
+from gateway.rights.skill_tools import is_listed, switched_with
 from gateway.shelf.decisions import NO_REVISION, Decisions
 from skills import ids
 from skills.folders import Skill
 from skills.library import Catalogue, Library, SkillNotFound
+from skills.programs import tool_name
 from skills.schemas import Effect
 
 CHANNEL: Final = "channel"
@@ -71,6 +72,7 @@ COMMANDS: Final[Mapping[str, Role]] = {
             "skill show",
             "status",
             "team",
+            "tool",
             "usage",
             "why",
         ),
@@ -89,6 +91,8 @@ COMMANDS: Final[Mapping[str, Role]] = {
             "skill off",
             "skill on",
             "skill remove",
+            "tool off",
+            "tool on",
         ),
         "channel_admin",
     ),
@@ -127,6 +131,7 @@ NEEDS_ROLE: Final[Mapping[str, Role]] = {
 }
 """Commands that not everybody in a channel may give."""
 
+UNREADABLE: Final = "the switches could not be read"
 DirectPolicy = Literal["open", "paired", "closed"]
 
 
@@ -257,7 +262,7 @@ class Here:
     direct: DirectPolicy = "open"
     """Who is answered in direct chats, by the profile or else by the platform."""
     is_readable: bool = True
-    """Whether the decisions could be read. If not, no skill is on."""
+    """Whether the decisions could be read. If not, no skill and no tool is on."""
     catalogues: dict[Any, Catalogue] = field(default_factory=dict, repr=False, compare=False)
     """What channels with this very library made already: equal ones share a catalogue, and so its index."""
 
@@ -379,8 +384,16 @@ def may(who: Who, here: Here, thing: Thing) -> Verdict:
 
 
 def _tool(here: Here, use: ToolUse) -> Verdict:
-    if not is_listed(use.name, here.profile.tools):
+    """The profile first, then what is switched: what looks like the name of a tool that is off is off as well."""
+    tools, switch = here.profile.tools, switched_with(use.name)
+    if switch and here.own.is_tool_off(switch):
+        looks = ids.skeleton(switch)
+        if listed := next((one for one in tools if ids.skeleton(one) == looks), None):
+            return Verdict(False, "off_here", f"{listed} is switched off in {here.room}")
+    if not is_listed(use.name, tools):
         return Verdict(False, "profile", here.rule("tools", use.name))
+    if switch and not here.is_readable:
+        return Verdict(False, "unreadable", UNREADABLE)
     match use.words:
         case "unapproved":
             return Verdict(False, "unapproved", f"deskmate mcp: {use.name} is not approved")
@@ -471,6 +484,8 @@ def _reason(here: Here, use: SkillUse) -> Reason:
             return "untrusted"
     if use.act == "run" and not here.fits_programs(ids.key(skill.id)):
         return "profile"
+    if use.act == "run" and here.own.tools and here.own.is_tool_off(tool_name(skill.id)):
+        return "off_here"
     return "allowed"
 
 
@@ -516,9 +531,11 @@ def _rule(here: Here, use: SkillUse, reason: Reason) -> str:
         case "profile" if here.fits(ids.key(skill.id)):
             return here.rule("programs", skill.id)
         case "unreadable":
-            return "the switches could not be read"
+            return UNREADABLE
         case "off_everywhere":
             return f"{skill.id} is switched off for the whole organisation"
+        case "off_here" if _switched(here, skill) == "allowed":
+            return f"the program of {skill.id} is switched off in {here.room}"
         case "off_here":
             return f"{skill.id} is switched off in {here.room}"
         case "not_on":

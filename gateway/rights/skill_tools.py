@@ -16,11 +16,18 @@ ABOUT_SKILLS: Final = frozenset({LOAD, UNLOAD, FIND, SAVE, READ_ON})
 """A skill that narrows the tools leaves these."""
 COMES_WITH: Final[Mapping[str, str]] = {UNLOAD: LOAD, FIND: LOAD}
 """Tools that need no place of their own in a profile, and the tool that brings them."""
+ALWAYS_ON: Final = frozenset({READ_ON, UNLOAD})
+"""Nobody switches them off in a channel: one reads on in what was given before, the other only takes away."""
 
 
 def is_listed(name: str, listed: Collection[str]) -> bool:
     """Whether a profile that lists these tools lets this one be called."""
     return name == READ_ON or COMES_WITH.get(name, name) in listed
+
+
+def switched_with(name: str) -> str:
+    """The tool that admins switch this one with: mostly itself. Empty: it can't be switched off."""
+    return "" if name in ALWAYS_ON else COMES_WITH.get(name, name)
 
 
 def offered(listed: Iterable[str], *, has_skills: bool, is_whole: bool) -> list[str]:

@@ -98,7 +98,7 @@ class Acts:
                 if not here.fits(ids.key(one.id)):
                     raise Refusal("unlisted", id=one.id, rule=here.rule("skills", one.id))
             made = await self.shelf.switch(scope(here), one.id, to, change)
-        here = await self._afterwards()
+        here = await self.afterwards()
         if _decisions(here).switch(made.id) != to:
             raise _overtaken(made)
         one = naming.meant(here, made.id)
@@ -113,7 +113,7 @@ class Acts:
         change = self.change(here, rule)
         if await self.shelf.made(change) is None:
             await self.shelf.watch_calls(here.channel_id, to, change)
-        return await self._afterwards()
+        return await self.afterwards()
 
     async def allow_always(self, bound: str, tool: str, form: str) -> Here:
         """Let calls of exactly this form run without a question in the channel; how it stands afterwards."""
@@ -123,7 +123,7 @@ class Acts:
             if len(here.own.always) >= ALWAYS_MAX and bound not in here.own.always:
                 raise Refusal("too_many_always", most=ALWAYS_MAX)
             await self.shelf.allow_always(here.channel_id, bound, Always(tool, form, change.who), change)
-        return await self._afterwards()
+        return await self.afterwards()
 
     async def ask_again(self, code: str) -> tuple[Here, Always]:
         """Take that back, of the calls whose hash begins so; how it stands afterwards, and what was taken back."""
@@ -135,7 +135,7 @@ class Acts:
             raise Refusal("no_always", code=code)
         [(bound, call)] = found
         await self.shelf.ask_again(here.channel_id, bound, call, self.change(here, rule))
-        return await self._afterwards(), call
+        return await self.afterwards(), call
 
     async def name_admin(self, person: str, *, is_one: bool) -> tuple[Here, bool]:
         """Make somebody (`connection/id`) an admin of the channel alone, or no longer one; how it stands, and whether it
@@ -144,7 +144,7 @@ class Acts:
         here, rule = await self.may("role grant" if is_one else "role revoke")
         change = self.change(here, rule)
         made = await self.shelf.name_admin(here.channel_id, person, change, is_one=is_one)
-        return await self._afterwards(), bool(made.before) != is_one
+        return await self.afterwards(), bool(made.before) != is_one
 
     async def trust(self, name: str, digits: str = "") -> Trusted:
         """Exactly the bytes that are there now; with `digits` only if their hash begins so."""
@@ -157,7 +157,7 @@ class Acts:
             made = await self.shelf.trust(here.channel_id, skill, change)
         except OtherBundle:
             raise Refusal("changed", id=skill.id) from None
-        here = await self._afterwards()
+        here = await self.afterwards()
         behind = _behind(here, skill.id)[-1:]
         return Trusted(
             here.room, made.id, made.bundle, standing(here, skill), behind[0].tier if behind else "", findings
@@ -199,7 +199,7 @@ class Acts:
                 made = await self.shelf.add(scope(here), skill, kept, change)
             except LookAlike as error:
                 raise Refusal("look_alike", id=id_, other=str(error)) from None
-        here = await self._afterwards()
+        here = await self.afterwards()
         now = naming.meant(here, id_)
         installed = now.installed if here.room else now.everywhere
         if installed is None or installed.bundle != skill.hash:
@@ -234,7 +234,7 @@ class Acts:
                 made = await self.shelf.remove(scope(here), installed, change)
             except OtherBundle:
                 raise Refusal("changed", id=one.id) from None
-        here = await self._afterwards()
+        here = await self.afterwards()
         now = naming.meant(here, made.id)
         if now.installed if here.room else now.everywhere:
             raise _overtaken(made)
@@ -359,7 +359,7 @@ class Acts:
             raise Refusal("unreadable")
         return here, rule
 
-    async def _afterwards(self) -> Here:
+    async def afterwards(self) -> Here:
         """What holds once a change was made. Raises `Refusal` where nobody can tell."""
         here = await self.by.here()
         if not here.is_readable:

@@ -1,7 +1,7 @@
-"""Decisions: what admins decided about skills, for the whole organisation or for one channel.
+"""Decisions: what admins decided about skills and tools, for the whole organisation or for one channel.
 
-Each is a field of one hash in Redis, keyed by the skeleton of the skill's id, so that another case, another width and a
-look-alike are the same skill.
+Each is a field of one hash in Redis, keyed by the skeleton of a skill's id or a tool's name, so that another case, another width and a
+look-alike are the same one.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ class Decisions:
     """Calls that were allowed for good, by the hash of all that the word was about."""
     hitl: Switch | None = None
     """Human in the loop: whether each call with an effect wants a person's yes. None: never switched."""
+    tools: Mapping[str, Switch] = field(default_factory=dict)
+    """By skeleton of the name by which models call it; what is not in it is as the profile says."""
 
     @classmethod
     def read(cls, revision: str, stored: Mapping[str, str]) -> Decisions:
@@ -99,7 +101,7 @@ class Decisions:
         """
         if stored and revision == NO_REVISION:
             raise ValueError(f"decisions without a revision; their field rev may be any number but {NO_REVISION}")
-        kinds: dict[str, dict[str, str]] = {kind: {} for kind in ("s", "b", "t", "l", "a", "y", "hitl", "rev")}
+        kinds: dict[str, dict[str, str]] = {kind: {} for kind in ("s", "b", "t", "l", "a", "y", "tool", "hitl", "rev")}
         for name, value in stored.items():
             kind, _, rest = name.partition(":")
             if kind not in kinds:
@@ -115,6 +117,7 @@ class Decisions:
             channel_admins={rest: str(mapping(value).get("by")) for rest, value in kinds["a"].items()},
             always={rest: Always.read(value) for rest, value in kinds["y"].items()},
             hitl=next(map(_switch, kinds["hitl"].values()), None),
+            tools={rest: _switch(value) for rest, value in kinds["tool"].items()},
         )
 
     def is_before(self, other: Decisions) -> bool:
@@ -124,6 +127,9 @@ class Decisions:
 
     def switch(self, skill_id: str) -> Switch | None:
         return self.switches.get(ids.skeleton(skill_id)) if self.switches else None
+
+    def is_tool_off(self, name: str) -> bool:
+        return bool(self.tools) and self.tools.get(ids.skeleton(name)) == "off"
 
     def seen(self, skill_id: str, who: str) -> str | None:
         """The hash of the bundle that this person saw last."""
@@ -146,6 +152,10 @@ class Decisions:
 
 def switch_field(skill_id: str) -> str:
     return f"s:{ids.skeleton(skill_id)}"
+
+
+def tool_field(name: str) -> str:
+    return f"tool:{ids.skeleton(name)}"
 
 
 def bundle_field(skill_id: str) -> str:

@@ -32,6 +32,7 @@ from gateway.shelf.decisions import (
     scope_of,
     shown_field,
     switch_field,
+    tool_field,
     trust_field,
     written,
 )
@@ -122,7 +123,7 @@ class Shelf:
         return seen.number > 0
 
     async def here(self, key: ConversationKey, loaded: Loaded) -> Here:
-        """What holds in a channel now. Where the decisions can't be read, no skill is on. Raises `Unreachable`."""
+        """What holds in a channel now. Where the decisions can't be read, no skill and no tool is on. Raises `Unreachable`."""
         base, library = Library({}), Library({})
         waiting: Mapping[str, Skill] = {}
         seen = Seen(0, "", 0, 0, Decisions(), Decisions())
@@ -245,7 +246,7 @@ class Shelf:
 
     def _tell_unreadable(self, error: Exception) -> None:
         self._tell(
-            "switches can't be read: no skill is on",
+            "switches can't be read: no skill and no tool is on",
             f"{type(error).__name__}: {error}",
             f"look at the keys {self._store.layout.skills_root}:org and :ch:*",
         )
@@ -263,6 +264,11 @@ class Shelf:
         """Switch a skill for a scope (`ORG`, or `scope_of` a channel). Raises `Unreachable`."""
         value = written(change.who, change.at_ms, to=to)
         return await self._decide(change, scope, switch_field(skill_id), value, (f"skill {to}", skill_id))
+
+    async def switch_tool(self, channel_id: str, name: str, to: Switch, change: Change) -> Made:
+        """Switch a tool off in a channel, or leave it to the profile again. Raises `Unreachable`."""
+        value = written(change.who, change.at_ms, to=to) if to == "off" else ""
+        return await self._decide(change, scope_of(channel_id), tool_field(name), value, (f"tool {to}", name))
 
     async def watch_calls(self, channel_id: str, to: Switch, change: Change) -> Made:
         """Switch for a channel whether each call with an effect wants a person's yes. Raises `Unreachable`."""

@@ -178,7 +178,9 @@ TYPED: Final[dict[str, str]] = {
     **dict.fromkeys(("skills list", "skills show", "skills uses", "skills notes list", "skills notes show"), "shows"),
     **dict.fromkeys(("dead list", "dead show"), "shows"),
     **dict.fromkeys(("skills lint", "skills probe", "skills test"), "tries files of the machine, changes nothing"),
-    **dict.fromkeys(("roles list", "mcp list", "mcp show", "redis where", "rq"), "shows; rq is RQ's own command line"),
+    **dict.fromkeys(
+        ("roles list", "tools list", "mcp list", "mcp show", "redis where", "rq"), "shows; rq is RQ's own command line"
+    ),
     **dict.fromkeys(("config check", "config path", "config reference", "config show"), "the operator's files"),
     "redis adopt": "which data is taken for ours, on this machine",
     "replay": "a turn again, in a Redis of its own",
@@ -190,7 +192,7 @@ TYPED: Final[dict[str, str]] = {
         (
             *(f"skills {name}" for name in ("on", "off", "trust", "add", "remove", "reload", "approve", "reject")),
             *(f"skills notes {name}" for name in ("approve", "reject", "revert", "expire", "promote")),
-            *("roles grant", "roles revoke", "pair", "dead retry", "dead drop"),
+            *("roles grant", "roles revoke", "tools on", "tools off", "pair", "dead retry", "dead drop"),
             *("admin link", "admin token", "admin revoke", "admin logout"),
         ),
         "acts",
@@ -253,6 +255,8 @@ async def acts_of(house: World) -> AsyncIterator[tuple[str, tuple[str, ...], str
     yield "skills notes expire", (notes[2], "now", *HERE), "note expire"
     kept = await house.note("kept", OPS, ask=False)
     yield "skills notes promote", (kept, *HERE), "note promote"
+    yield "tools off", ("load_skill", *HERE), "tool off"
+    yield "tools on", ("load_skill", *HERE), "tool on"
     yield "roles grant", ("slack-main/U-MAX", *HERE), "role grant"
     yield "roles revoke", ("slack-main/U-MAX", *HERE), "role revoke"
     yield "pair", (await knocks(house, "U-NEW"),), "pair accept"

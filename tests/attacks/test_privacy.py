@@ -73,6 +73,7 @@ PROFILE: Final[dict[str, Any]] = {
 }
 SETTINGS: Final[dict[str, Any]] = {
     "recordings": {"keep": True},
+    "mailbox": {"lease_s": 600},
     "skills": {"index_max_tokens": 200},
     "connections": {
         "chat": {"platform": "standard_webhooks", "secret": "$SECRET", "reply_url": "http://127.0.0.1:9/replies"}
@@ -130,6 +131,7 @@ SAID: Final[Mapping[str, Sequence[str]]] = {
     "status": ["/status"],
     "stop": ["/stop"],
     "team": ["/team"],
+    "tool": ["/tool", "/tool off qxskill", "/tool on qxskill"],
     "usage": ["/usage"],
     "why": ["/why", "/why channel", "/why skill qxskill", "/why tool read_file", "/why person U-MAX"],
 }

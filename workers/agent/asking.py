@@ -67,7 +67,7 @@ class Asking:
         turn, live = work.turn, work.calls.live
         leave = await self._trouble.leave(turn, work.attached.cards)
         pictures = await work.attached.pictures()
-        hints = due(turn.records, work.catalogue, turn.now_ms()) if LOAD in turn.profile.tools else []
+        hints = due(turn.records, work.catalogue, turn.now_ms()) if LOAD in work.calls.offered else []
         if hints:
             await turn.write(*hints)
         end = turn.stored.history.end

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from gateway.approvals.asked import Asked, asked_in
 from gateway.conversation.records import Record
 from gateway.events import Actor
-from gateway.rights.access import Approval, CommandUse, Here, SkillUse, ToolUse, Verdict, may, who_said
+from gateway.rights.access import Approval, CommandUse, Here, Reason, SkillUse, ToolUse, Verdict, may, who_said
 from gateway.rights.skill_tools import ABOUT_SKILLS, SAVE
 from gateway.workspace import Workspace
 from skills import ids
@@ -89,6 +89,11 @@ class Waits:
 Why = Literal["listed", "hitl", "tainted"]
 """Why a call asks: the profile names the tool, somebody wants to see all, text from outside was read."""
 
+_TOLD: Final[Mapping[Reason, str]] = {
+    "off_here": "{name!r} is switched off in this channel, and did not run.",
+    "unreadable": "{name!r} did not run: nobody can tell now whether it is switched off.",
+}
+"""What the model is told of a tool that there would be."""
 SHOWN_MAX: Final = 6_000
 """Arguments that are longer can't be looked at by a person."""
 FORM_MAX: Final = 1_000
@@ -119,7 +124,8 @@ class Judge:
             if verdict.reason == "guest":
                 why = f"{call.name} changes something, and is not for guests, who asked for this. Tell them."
                 return Barred(call, why, verdict.rule, named, verdict.reason)
-            why = f"There is no tool {call.name!r} here. Tools: {', '.join(there) or 'none'}."
+            no = _TOLD.get(verdict.reason, "There is no tool {name!r} here.").format(name=call.name)
+            why = f"{no} Tools: {', '.join(there) or 'none'}."
             if verdict.allowed:
                 missing = f"{named} can't be used now: {self.withheld[named]}. " if named in self.withheld else ""
                 return Barred(call, missing + why, named=named)

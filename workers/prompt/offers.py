@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from config.profiles import Profile
 from config.settings import Settings
 from gateway.conversation.uses import Listed
-from gateway.rights.access import Here
+from gateway.rights.access import Here, ToolUse, may
 from gateway.rights.skill_tools import LOAD, READ_ON, offered
 from skills.index import ordered
 from skills.library import Catalogue
@@ -28,8 +28,8 @@ from workers.turn import Turn
 if TYPE_CHECKING:
     from workers.mcp.servers import Servers
 
-_Form = tuple[int, bool, tuple[str, ...]]
-"""Of a prompt: the profile, whether history has calls, what was approved of tools from elsewhere."""
+_Form = tuple[int, bool, tuple[str, ...], tuple[str, ...]]
+"""Of a prompt: the profile, whether history has calls, the names of its tools, what was approved of those from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,13 @@ class Offers:
         """Turns share them: channels whose profile and skills are the same have the same one."""
 
     async def to(self, turn: Turn, here: Here, rights: Rights) -> Offer:
-        """What the profile lists and there is; without skills nothing that is about them."""
+        """What the profile lists, there is, and nobody switched off; without skills nothing that is about them."""
         profile, catalogue = turn.profile, here.catalogue
         has_skills = bool(catalogue.skills)
-        index = await self._indexes.of(catalogue, profile) if has_skills and LOAD in profile.tools else None
-        names = offered(profile.tools, has_skills=has_skills, is_whole=index is None or index.is_whole)
+        loads = LOAD in profile.tools and may(None, here, ToolUse(LOAD)).allowed
+        index = await self._indexes.of(catalogue, profile) if has_skills and loads else None
+        of_profile = offered(profile.tools, has_skills=has_skills, is_whole=index is None or index.is_whole)
+        names = [name for name in of_profile if may(None, here, ToolUse(name)).allowed]
         elsewhere = await self._servers.offered(profile.tools) if self._servers else Offered()
         there = {**self._tools, **elsewhere.tools}
         tools: dict[str, Tool] = {name: there[name] for name in names if name in there}
@@ -73,7 +75,8 @@ class Offers:
             tools.setdefault(READ_ON, self._tools[READ_ON])
         had_tools = any(record.type == "tool_result" for record in main_line(turn.stored.history))
         prompts = self._prompts.setdefault(catalogue, {})
-        form = (id(profile), had_tools, tuple(tool.definition.hash for tool in elsewhere.tools.values()))
+        approved = tuple(tool.definition.hash for tool in elsewhere.tools.values())
+        form = (id(profile), had_tools, tuple(tools), approved)
         if form not in prompts or prompts[form][0] is not profile:
             made = prompt(profile.instructions, index.text if index else "", list(tools.values()), had_tools=had_tools)
             shown = [one.id for one in islice(ordered(catalogue, profile.order), index.shown if index else 0)]

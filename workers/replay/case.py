@@ -48,6 +48,8 @@ class House:
     approved: Sequence[Mapping[str, Any]] = ()
     """Tools of MCP servers, each with name, description and schema."""
     asks_for_all: bool = False
+    tools_off: Sequence[str] = ()
+    """Those that were switched off, by skeleton of the name."""
 
 
 @dataclass(frozen=True, slots=True)

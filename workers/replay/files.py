@@ -37,6 +37,7 @@ def write(file: Path, case: Case, house: House, mask: Mask) -> None:
                 "settings": house.settings,
                 "profile": house.profile,
                 "asks_for_all": house.asks_for_all,
+                "tools_off": list(house.tools_off),
                 "skills": house.skills,
                 "approved": house.approved,
                 "before": [json.loads(one.dump()) for one in case.before],
@@ -127,7 +128,14 @@ def taken_at_its_word(file: Path) -> Iterator[None]:
 
 
 def _case(whole: Mapping[str, Any]) -> Case:
-    house = House(whole["settings"], whole["profile"], whole["skills"], whole["approved"], bool(whole["asks_for_all"]))
+    house = House(
+        whole["settings"],
+        whole["profile"],
+        whole["skills"],
+        whole["approved"],
+        bool(whole["asks_for_all"]),
+        [str(one) for one in whole.get("tools_off", ())],
+    )
     case = Case(
         key=of_parts(whole["conversation"]),
         turn=str(whole["turn"]),

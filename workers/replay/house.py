@@ -62,6 +62,7 @@ async def house_of(case: Case, place: Place) -> House:
         skills=skills,
         approved=[asdict(one) for one in place.approved],
         asks_for_all=here.asks_for_all,
+        tools_off=[name for name, to in here.own.tools.items() if to == "off"],
     )
 
 
@@ -115,7 +116,7 @@ def built(house: House) -> Iterator[Loaded]:
 def place_of(house: House, loaded: Loaded, store: Store) -> Place:
     """The place of a house whose settings were `built`. Raises `NotPossible`."""
     made = open_shelf(loaded, store, Fixed)
-    made.put(_skills(house, loaded.settings.data), asks_for_all=house.asks_for_all)
+    made.put(_skills(house, loaded.settings.data), house)
     return Place(loaded, made, [Definition(**one) for one in house.approved])
 
 
@@ -142,7 +143,7 @@ class Fixed(Looking):
     _fixed = Library({})
     _decided = Decisions()
 
-    def put(self, skills: Sequence[Skill], *, asks_for_all: bool) -> None:
+    def put(self, skills: Sequence[Skill], house: House) -> None:
         """What lies on it from now on."""
         self._fixed = resolve([list(skills)])
         own = [skill for skill in skills if skill.tier == CHANNEL]
@@ -150,7 +151,8 @@ class Fixed(Looking):
             revision="1",
             installed={ids.skeleton(one.id): Installed(one.id, one.hash, "", 1) for one in own},
             trusted={(ids.skeleton(one.id), one.hash): 1 for one in own},
-            hitl="on" if asks_for_all else None,
+            hitl="on" if house.asks_for_all else None,
+            tools=dict.fromkeys(house.tools_off, "off"),
         )
 
     async def here(self, key: ConversationKey, loaded: Loaded) -> Here:

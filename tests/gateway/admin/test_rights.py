@@ -28,6 +28,7 @@ ROWS: Final[dict[str, tuple[Given, set[str]]]] = {
     "channels.list": (lambda _: {}, KEEPERS),
     "channels.show": (lambda _: {"channel": ROOM}, KEEPERS),
     "channels.test": (lambda _: {"channel": ROOM, "text": "the pager"}, KEEPERS),
+    "channels.tool": (lambda _: {"channel": ROOM, "name": "web_fetch", "to": "off"}, CHANNEL_ADMINS),
     "connections.list": (lambda _: {}, {"operator", "owner"}),
     "conversations.list": (lambda _: {"channel": ROOM}, KEEPERS),
     "conversations.show": (lambda there: {"channel": ROOM, "conversation": there.conversation}, CHANNEL_ADMINS),

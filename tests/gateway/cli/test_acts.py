@@ -82,6 +82,24 @@ async def test_a_switch_holds_for_one_channel_or_for_all(world: World, typed: Ty
     assert await world.ids(DEV) == ["skill-writing", "web-access"]
 
 
+async def test_a_tool_is_switched_off_in_one_channel_and_given_back(world: World, typed: Typed) -> None:
+    told = await typed("tools", "off", "LOAD_skill", *HERE)
+    assert "load_skill is off in slack-main/C-DEV" in told
+    assert "nobody has written in slack-main/C-DEV yet" in told
+    assert (await world.shelf.here(DEV, world.loaded)).own.is_tool_off("load_skill")
+    assert not (await world.shelf.here(OPS, world.loaded)).own.is_tool_off("load_skill")
+    listed = await typed("tools", "list", *HERE)
+    assert "load_skill: off (load_skill is switched off in slack-main/C-DEV)" in listed
+    assert "Not in this channel's profile, so that `deskmate tools on --channel slack-main/C-DEV` does not" in listed
+    assert "switched off in slack-main/C-DEV no longer" in await typed("tools", "on", "load_skill", *HERE)
+    assert "load_skill: on (" in await typed("tools", "list", *HERE)
+    lines = [json.loads(line) for line in (await typed("audit", "--json", *HERE)).splitlines()]
+    assert [(one["who"], one["what"], one["rule"]) for one in lines] == [
+        (f"operator {USER}", "tool off", "the command line"),
+        (f"operator {USER}", "tool on", "the command line"),
+    ]
+
+
 async def test_a_slip_elsewhere_keeps_nobody_from_switching_off(world: World, typed: Typed) -> None:
     settings = world.folder / "deskmate.yaml"
     settings.write_text(settings.read_text() + "model: {provider: anthropic, api_key: $UNSET_KEY}\n")
@@ -254,6 +272,10 @@ async def test_the_audit_log_says_who_where_what_before_and_after(world: World, 
         (("skills", "notes", "expire", "XXXX", "now"), "give --channel"),
         (("skills", "remove", "web-access", "--everywhere"), "was not added for the whole organisation"),
         (("skills", "off", "web-access", "--channel", "web/nope"), "the chat page has one channel, web/web"),
+        (("tools", "off", "zzz", *HERE), "`deskmate tools list --channel slack-main/C-DEV` names all"),
+        (("tools", "off", "find_skills", *HERE), "find_skills comes with load_skill"),
+        (("tools", "on", "web_fetch", *HERE), "This channel's profile does not list web_fetch"),
+        (("tools", "off", "web_fetch"), "Missing option '--channel'"),
         (("skills", "off", "nothing-like-it", *HERE), "deskmate skills list --channel slack-main/C-DEV"),
         (("skills", "show", "checklist"), "is seen with --channel CONNECTION/CHANNEL"),
     ],

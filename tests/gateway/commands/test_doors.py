@@ -58,6 +58,7 @@ DOORS: Final[dict[str, Door | str]] = {
     "/deny": "the word on a call",
     "/compact": "what is put away is summed up without texts of skills",
     "/hitl": "which calls wait for a yes",
+    "/tool": "names of tools, and ids of skills that run, with the rule that decides on each",
     "/help": "names of commands",
     "/pair": "who wrote, and who was let in",
     "/role": "who may what",

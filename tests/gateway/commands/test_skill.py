@@ -170,6 +170,8 @@ def test_each_command_that_needs_a_role_is_one_of_the_chat_or_of_the_operators_a
         "role revoke",
         "skill on everywhere",
         "skill off everywhere",
+        "tool off",
+        "tool on",
     }
     elsewhere |= {"skill notes list everywhere", "skill notes show everywhere", "conversation show everywhere"}
     elsewhere |= {f"dead {act}{where}" for act in ("drop", "retry") for where in ("", " everywhere")}

@@ -13,7 +13,9 @@ from gateway.shelf.decisions import Decisions, Installed
 from skills import ids
 from skills.folders import Root, Skill, read_one
 from skills.library import Library, SkillNotFound, scan
+from skills.programs import tool_name
 from tests.skills.test_library import write
+from tests.skills.test_programs import write_program
 
 
 def everything(path: Path) -> Library:
@@ -187,3 +189,52 @@ def test_nobody_and_no_bot_has_a_role(tmp_path: Path) -> None:
 def test_an_id_on_another_connection_is_another_person(tmp_path: Path) -> None:
     place = here(everything(tmp_path), profile=Profile(name="p", roles=Roles(admin=["slack-other/U-ANA"])))
     assert not may(Actor("U-ANA"), place, CommandUse("skill off")).allowed
+
+
+PROFILE = Profile(name="p", skills=["*"], programs=["*"], tools=["load_skill", "web_fetch", "web_search"])
+
+
+@pytest.mark.parametrize(
+    ("off", "called", "reason"),
+    [
+        ("web_fetch", "web_fetch", "off_here"),
+        ("web_fetch", "WEB_FETCH", "off_here"),
+        ("web_fetch", "wеb_fetch", "off_here"),
+        ("wеb_fetch", "web_fetch", "off_here"),
+        ("web_fetch", "web_search", "allowed"),
+        ("send_file", "send_file", "profile"),
+        ("load_skill", "load_skill", "off_here"),
+        ("load_skill", "find_skills", "off_here"),
+        ("load_skill", "unload_skill", "allowed"),
+        ("unload_skill", "unload_skill", "allowed"),
+        ("read_result", "read_result", "allowed"),
+    ],
+)
+def test_a_tool_that_is_off_is_off_by_all_that_looks_like_its_name(off: str, called: str, reason: Reason) -> None:
+    place = here(Library({}), profile=PROFILE, own=Decisions("1", tools={ids.skeleton(off): "off"}))
+    verdict = may(None, place, ToolUse(called))
+    assert (verdict.reason, verdict.allowed) == (reason, reason == "allowed")
+    if reason == "off_here":
+        assert verdict.rule == f"{off.replace('е', 'e')} is switched off in slack-main/C1"
+
+
+@pytest.mark.parametrize("name", ["web_fetch", "load_skill", "find_skills"])
+def test_when_the_switches_cannot_be_read_no_tool_is_on(name: str) -> None:
+    place = here(Library({}), profile=PROFILE, is_readable=False)
+    assert (may(None, place, ToolUse(name)).reason, may(None, place, ToolUse("unload_skill")).allowed) == (
+        "unreadable",
+        True,
+    )
+    assert may(None, place, ToolUse("send_file")).reason == "profile"
+
+
+def test_a_program_that_is_off_leaves_the_text_of_its_skill(tmp_path: Path) -> None:
+    write_program(tmp_path, "ops/report", "def run(p): return 1")
+    library = scan([Root("org", tmp_path)])
+    skill = library.skills["ops/report"]
+    place = here(library, profile=PROFILE, own=Decisions("1", tools={ids.skeleton(tool_name("ops/report")): "off"}))
+    told = may(None, place, SkillUse(skill, "run"))
+    assert (told.reason, told.rule) == ("off_here", "the program of ops/report is switched off in slack-main/C1")
+    assert may(None, place, SkillUse(skill, "load")).allowed
+    both = here(library, profile=PROFILE, own=switched(ops__report="off"))
+    assert may(None, both, SkillUse(skill, "run")).rule == "ops/report is switched off in slack-main/C1"

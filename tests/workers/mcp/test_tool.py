@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from gateway.events import Actor
 from gateway.rights.pins import Definition, Pins
 from gateway.store import Layout, Store
 from tests.end_to_end.requests import results
@@ -51,6 +52,7 @@ def opened(tmp_path: Path, redis_url: str, layout: Layout, pins: Pins) -> Open:
         listed: list[str] | None = None,
         tainted: str = "allow",
         ask: tuple[str, ...] | list[str] = (),
+        admins: tuple[str, ...] | list[str] = (),
         **server: Any,
     ) -> AsyncIterator[AtDesk]:
         for one in approved:
@@ -60,6 +62,7 @@ def opened(tmp_path: Path, redis_url: str, layout: Layout, pins: Pins) -> Open:
             "skills": ["*"],
             "tools": listed or [one.name for one in approved],
             "approvals": {"tainted": tainted, "ask": list(ask), "own": True},
+            "roles": {"admin": list(admins)},
         }
         settings = {"mcp": {"servers": {"twin": told, "dead": {"command": ["no-such-program"]}}}}
         async with at_desk(tmp_path, redis_url, layout.prefix, profile=profile, settings=settings) as desk:
@@ -104,6 +107,20 @@ async def test_a_tool_that_nobody_approved_is_not_there_and_says_why(opened: Ope
         text = await answer(desk, "count")
         assert "twin__count can't be used now: nobody has approved it yet; an operator looks at it" in text
         assert [tool["name"] for tool in desk.model.asked[0].request["tools"]] == ["twin__echo", "read_result"]
+    assert not ledger(tmp_path)
+
+
+async def test_one_that_an_admin_switched_off_is_not_offered_and_its_server_not_asked(
+    opened: Open, tmp_path: Path
+) -> None:
+    async with opened(ECHO, plain("count"), admins=["chat/U-ADA"]) as desk:
+        [told] = await desk.ask("/tool off TWIN__echo", actor=Actor("U-ADA"))
+        assert "`twin__echo` is off in `chat/room`" in told
+        for name in ("echo", "ECHO"):
+            assert "twin__count" in await answer(desk, name, text="x")
+        assert [tool["name"] for tool in desk.model.asked[-1].request["tools"]] == ["twin__count", "read_result"]
+        refused = [one.data for one in await desk.history() if one.type == "tool_result"]
+        assert {one["rule"] for one in refused} == {"twin__echo is switched off in chat/room"}
     assert not ledger(tmp_path)
 
 

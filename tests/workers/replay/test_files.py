@@ -132,6 +132,19 @@ async def test_people_who_have_to_say_yes_to_all_are_asked_again(
     assert report.is_equal, str(report)
 
 
+async def test_a_tool_that_was_off_is_off_again(opened: Opened, tmp_path: Path, redis_url: str) -> None:
+    file = tmp_path / "turn.yaml"
+    async with opened(profile={"tools": ["send_file", "current_time"], "roles": {"admin": ["chat/*"]}}) as made:
+        await made.world.ask("/tool off send_file")
+        made.world.model.answer_with([calls("send_file", {"name": "a.txt", "content": "x"}), says("No.")])
+        assert await made.world.ask("send it") == ["No."]
+        await saved(made, 2, file)
+        await made.world.ask("/tool on send_file")
+    assert yaml.safe_load(file.read_text())["tools_off"] == ["send_file"]
+    report = await play_file(file, redis_url)
+    assert report.is_equal, str(report)
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -77,6 +77,7 @@ async def test_a_members_token_is_refused_at_everything_that_changes_something(
     fields = {
         "id": "triage",
         "letter": "0-1-1",
+        "name": "load_skill",
         "to": "off",
         "code": site.there.kept,
         "when": "7d",

@@ -37,6 +37,19 @@ async def test_a_switch_is_pressed_and_the_page_stays(site: Served, visitor: Vis
     assert (await site.there.audit())[-1].who == ADMIN.person
 
 
+async def test_a_tool_is_switched_off_and_on(site: Served, visitor: Visitor) -> None:
+    page = await signed_in(site, visitor, ADMIN, f"/admin/channel?channel={ROOM}")
+    switch = "document.querySelector('[aria-label=load_skill]').getAttribute('aria-checked') === "
+    await page.until(f"{switch}'true'")
+    assert await page.evaluate("document.querySelector('[aria-label=read_result]')") is None, "it has no switch"
+    await page.click("[aria-label=load_skill]")
+    await page.until(f"{switch}'false'")
+    await page.until_shown(f"load_skill is switched off in {ROOM}")
+    await page.click("[aria-label=load_skill]")
+    await page.until(f"{switch}'true'")
+    assert [one.what for one in (await site.there.audit())[-2:]] == ["tool off", "tool on"]
+
+
 async def test_a_sentence_is_tried(site: Served, visitor: Visitor) -> None:
     page = await signed_in(site, visitor, ADMIN, f"/admin/channel?channel={ROOM}")
     await page.evaluate("document.querySelector('#text').focus()")
