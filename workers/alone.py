@@ -1,7 +1,8 @@
 """A conversation whose holders died goes on alone: in a child process of its own, where it can harm nobody else.
 
 Every turn that lived in a process that died has been counted, the innocent too. Alone, the innocent end well and the
-guilty one takes only its own process with it; then it is buried, and the person is told.
+guilty one takes only its own process with it; then it is buried, and the person is told. A process that came to a good
+end goes on with the next one: never with two at a time.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 from config.loading import load
 from gateway.connections import platform_settings
@@ -21,7 +23,6 @@ from gateway.conversation.claim import Claim, Lost, boot_clock_s
 from gateway.logs import log, start_logging
 from gateway.running.children import Child, start_child, stop_child
 from gateway.running.embedded import redis_url
-from gateway.running.serving import cancelled
 from gateway.store import Refused, Unreachable
 from workers.desk import Desk
 from workers.opening import open_desk
@@ -29,92 +30,200 @@ from workers.opening import open_desk
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""Children of one worker: each is a process with the model's SDK in it. The others wait, their leases are kept."""
-LOST, AWAY = 3, 4
-"""Exit codes of a child that lost the claim, and of one that could not reach Redis: somebody else goes on."""
+"""Children of one worker: each is a process with the model's SDK in it."""
 BEGINS_WITHIN_S = 60.0
-"""From the start of a child to its first sign of life: what it imports takes its time on a busy machine."""
-ENDS_WITHIN_S = 15.0
-"""From the end of its work to its own: what it has opened is closed, servers of tools too, and nobody waits for that."""
-ALIVE, SETTLED = b".", b"!"
-"""What a child tells: that its loop goes round, and that the conversation is given back."""
+"""From the start of a child until it is ready: what it imports takes its time on a busy machine."""
+IDLE_S = 20.0
+"""A child that came to a good end waits so long for the next conversation: to start one costs seconds of computing, and
+where much died there is much to go on with.
+"""
+LATER_MS = 500
+"""A conversation for which no child is free comes back after this."""
+ALIVE, READY, BEGUN, SETTLED, LOST, AWAY = ".", "r", "b", "!", "L", "A"
+"""What a child tells: that its loop goes round; that it can be used; of a conversation, that it begins, that it is given
+back, that somebody else has it, or that Redis could not be reached.
+"""
 
 
 def attend_alone(desk: Desk, config: Path) -> Callable[[Claim], Awaitable[None]]:
     """For the runner: attend to a claim in a child process; bury what it dies of. Raises `Lost`, `Unreachable`."""
-    places = asyncio.Semaphore(AT_ONCE)
+    return _Alone(desk, config).attend
 
-    async def attend(claim: Claim) -> None:
-        async with places:
-            claim.check()
-            await in_a_child(claim)
 
-    async def in_a_child(claim: Claim) -> None:
-        told = json.dumps(
-            {
-                "conversation": claim.conversation,
-                "root": claim.root,
-                "token": claim.token,
-                "rev": claim.rev,
-                "begin": claim.begin,
-            }
-        )
-        log(logger, "alone", conversation=claim.conversation, tries=claim.tries)
-        command = [sys.executable, "-P", "-m", "workers.alone", str(config), desk.worker, told]
-        child = await start_child(command, stdout=asyncio.subprocess.PIPE)
-        try:
-            code = await _end_of(child, silent_s=desk.mailbox.settings.lease_s)
-        finally:
-            await stop_child(child, within_s=1.0)
-        if code == 0:
+class _Alone:
+    """The children of one worker."""
+
+    def __init__(self, desk: Desk, config: Path) -> None:
+        self._desk = desk
+        self._config = config
+        self._idle: list[_Child] = []
+        self._busy = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Each is a child that begins, or waits to be used."""
+        self._begun_for: set[str] = set()
+        """Conversations for which a child begins: one each."""
+
+    async def attend(self, claim: Claim) -> None:
+        """See `attend_alone`. Where no child is free the conversation is not held meanwhile: else we might die of another one, and
+        that would be counted against it.
+        """
+        claim.check()
+        self._idle = [child for child in self._idle if child.lives]
+        if not self._idle:
+            await self._come_back(claim)
             return
-        if code is None:
-            log(logger, "stuck alone", level=logging.ERROR, conversation=claim.conversation)
-        if code is None or code == LOST:
-            raise Lost(claim.conversation)
-        if code == AWAY:
+        child = self._idle.pop()
+        child.taken.set()
+        log(logger, "alone", conversation=claim.conversation, tries=claim.tries)
+        self._busy += 1
+        ended: str | int | None = None
+        try:
+            ended = await child.attend(claim, silent_s=self._desk.mailbox.settings.lease_s)
+        finally:
+            self._busy -= 1
+            if isinstance(ended, str) and child.lives:
+                self._keep(self._rest(child))
+            else:
+                await child.end()
+        await self._judge(claim, ended)
+
+    async def _come_back(self, claim: Claim) -> None:
+        if claim.conversation not in self._begun_for and len(self._tasks) + self._busy < AT_ONCE:
+            self._begun_for.add(claim.conversation)
+            self._keep(self._begin(claim.conversation))
+        await self._desk.mailbox.park(claim, LATER_MS, None, self._desk.worker, 0)
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="alone")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _begin(self, conversation: str) -> None:
+        child = await _Child.start(self._config, self._desk.worker)
+        is_ready = False
+        try:
+            is_ready = await child.is_ready()
+        finally:
+            self._begun_for.discard(conversation)
+            if not is_ready:
+                await child.end()
+        if is_ready:
+            await self._rest(child)
+        else:
+            log(logger, "no process to go on alone in", level=logging.ERROR)
+
+    async def _rest(self, child: _Child) -> None:
+        child.taken.clear()
+        self._idle.append(child)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_S):
+                    await child.taken.wait()
+        finally:
+            if not child.taken.is_set():
+                if child in self._idle:
+                    self._idle.remove(child)
+                await child.end()
+
+    async def _judge(self, claim: Claim, ended: str | int | None) -> None:
+        if ended == SETTLED:
+            return
+        if ended == AWAY:
             raise Unreachable("a child could not reach Redis")
-        log(logger, "died alone", level=logging.ERROR, conversation=claim.conversation, code=code)
-        await desk.mailbox.catch_up(claim)
-        await desk.bury(claim, f"died alone with {code}")
-        await desk.attend(claim, lambda: 0)
+        if ended is None:
+            log(logger, "stuck alone", level=logging.ERROR, conversation=claim.conversation)
+        if ended is None or ended == LOST:
+            raise Lost(claim.conversation)
+        log(logger, "died alone", level=logging.ERROR, conversation=claim.conversation, code=ended)
+        await self._desk.mailbox.catch_up(claim)
+        await self._desk.bury(claim, f"died alone with {ended}")
+        await self._desk.attend(claim, lambda: 0)
 
-    return attend
 
+class _Child:
+    """A process that attends to one conversation at a time, and to the next one if that came to a good end."""
 
-async def _end_of(child: Child, *, silent_s: float) -> int | None:
-    """Its exit code, 0 also where it is slow to end after its work. None: it gave no sign of life for so long. We keep
-    its lease, so nobody else would ever end it.
-    """
-    ended = asyncio.create_task(child.wait())
-    signs, wait_s = asyncio.create_task(_sign(child)), BEGINS_WITHIN_S
-    try:
+    def __init__(self, process: Child, orders: asyncio.StreamWriter, signs: asyncio.StreamReader) -> None:
+        self._process = process
+        self._orders = orders
+        self._signs = signs
+        self.taken = asyncio.Event()
+
+    @classmethod
+    async def start(cls, config: Path, worker: str) -> _Child:
+        command = [sys.executable, "-P", "-m", "workers.alone", str(config), worker]
+        process = await start_child(command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+        return cls(process, cast("asyncio.StreamWriter", process.stdin), cast("asyncio.StreamReader", process.stdout))
+
+    @property
+    def lives(self) -> bool:
+        return self._process.returncode is None
+
+    async def is_ready(self) -> bool:
+        """Wait until it is; not if it dies before, or takes too long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BEGINS_WITHIN_S):
+                return await self._word(BEGINS_WITHIN_S) == READY
+        return False
+
+    async def attend(self, claim: Claim, *, silent_s: float) -> str | int | None:
+        """What it tells at the end; its exit code if it died of it. None: it gave no sign of life for so long. We keep
+        its lease, so nobody else would ever end it.
+        """
+        told = {
+            "conversation": claim.conversation,
+            "root": claim.root,
+            "token": claim.token,
+            "rev": claim.rev,
+            "begin": claim.begin,
+        }
+        self._orders.write(json.dumps(told).encode() + b"\n")
+        has_begun = False
+        with suppress(TimeoutError):
+            while word := await self._word(silent_s):
+                has_begun = has_begun or BEGUN in word
+                if word := word.replace(BEGUN, ""):
+                    return word
+            code = await self._process.wait()
+            return code if has_begun else LOST  # it died while it was idle: that is nobody's fault
+        return None
+
+    async def end(self) -> None:
+        await stop_child(self._process, within_s=1.0)
+
+    async def _word(self, silent_s: float) -> str:
+        """The next word; empty when it is gone. Raises `TimeoutError` when it gives no sign of life for so long."""
         while True:
-            await asyncio.wait({ended, signs}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-            if ended.done():
-                return ended.result()
-            if not signs.done():
-                return None
-            if SETTLED in signs.result():
-                await asyncio.wait({ended}, timeout=ENDS_WITHIN_S)
-                return ended.result() if ended.done() else 0
-            signs, wait_s = asyncio.create_task(_sign(child)), silent_s
-    finally:
-        await cancelled((ended, signs))
+            async with asyncio.timeout(silent_s):
+                signs = await self._signs.read(100)
+            if not signs:
+                return ""
+            if words := signs.decode().replace(ALIVE, ""):
+                return words
 
 
-async def _sign(child: Child) -> bytes:
-    """Returns with its next signs of life."""
-    if child.stdout and (told := await child.stdout.read(100)):
-        return told
-    await asyncio.Event().wait()  # there will be none any more
-    raise AssertionError
-
-
-async def main(config: Path, worker: str, told: dict[str, object]) -> int:
-    """The child: hold the claim that the parent gave, until it is settled."""
+async def main(config: Path, worker: str) -> None:
+    """The child: hold each claim that the parent gives, one after the other, until it is settled."""
     loaded = load(config, platforms=platform_settings)
     start_logging(loaded.settings.log, process="alone", secrets=loaded.secret_values)
+    signs = os.dup(1)  # what we start gets neither: it would hold the pipe open
+    os.dup2(2, 1)
+    living = asyncio.create_task(_give_signs(signs, loaded.settings.mailbox.lease_s / 4))
+    orders = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(orders)
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(os.dup(0), "rb"))
+    try:
+        async with open_desk(loaded, redis_url(loaded.settings), worker) as desk:
+            _tell(signs, READY)
+            while told := await orders.readline():
+                _tell(signs, BEGUN)
+                _tell(signs, await _attend(desk, json.loads(told)))
+    finally:
+        pipe.close()
+        living.cancel()
+
+
+async def _attend(desk: Desk, told: dict[str, object]) -> str:
     claim = Claim(
         conversation=str(told["conversation"]),
         root=str(told["root"]),
@@ -122,25 +231,19 @@ async def main(config: Path, worker: str, told: dict[str, object]) -> int:
         rev=int(str(told["rev"])),
         tries=0,
         begin=int(str(told["begin"])),
-        deadline_s=boot_clock_s() + loaded.settings.mailbox.lease_s,
+        deadline_s=boot_clock_s() + desk.mailbox.settings.lease_s,
     )
-    signs = os.dup(1)  # what we start gets neither: it would hold the pipe open
-    os.dup2(2, 1)
-    living = asyncio.create_task(_give_signs(signs, loaded.settings.mailbox.lease_s / 4))
-    async with open_desk(loaded, redis_url(loaded.settings), worker) as desk:
-        keeping = asyncio.create_task(_keep(desk, claim))
-        try:
-            await desk.mailbox.renew([claim])
-            await desk.attend(claim, lambda: 0)
-            _tell(signs, SETTLED)
-        except (Lost, Refused):
-            return LOST
-        except Unreachable:
-            return AWAY
-        finally:
-            keeping.cancel()
-            living.cancel()
-    return 0
+    keeping = asyncio.create_task(_keep(desk, claim))
+    try:
+        await desk.mailbox.renew([claim])
+        await desk.attend(claim, lambda: 0)
+    except (Lost, Refused):
+        return LOST
+    except Unreachable:
+        return AWAY
+    finally:
+        keeping.cancel()
+    return SETTLED
 
 
 async def _give_signs(to: int, every_s: float) -> None:
@@ -150,9 +253,9 @@ async def _give_signs(to: int, every_s: float) -> None:
         await asyncio.sleep(every_s)
 
 
-def _tell(to: int, what: bytes) -> None:
+def _tell(to: int, what: str) -> None:
     with suppress(OSError):  # with the parent gone we end anyway
-        os.write(to, what)
+        os.write(to, what.encode())
 
 
 async def _keep(desk: Desk, claim: Claim) -> None:
@@ -163,4 +266,4 @@ async def _keep(desk: Desk, claim: Claim) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]))))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

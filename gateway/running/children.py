@@ -20,15 +20,19 @@ def leashed(command: Sequence[str]) -> list[str]:
 
 
 async def start_child(
-    command: Sequence[str], environment: Mapping[str, str] | None = None, *, stdout: int | None = None
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    stdin: int = asyncio.subprocess.DEVNULL,
+    stdout: int | None = None,
 ) -> Child:
     """Start a command in a session of its own: a terminal's Ctrl-C goes to us, and we stop it in the right order.
 
-    Without `environment` and `stdout` it gets ours.
+    Without `environment` and `stdout` it gets ours; without `stdin` it gets none.
     """
     return await asyncio.create_subprocess_exec(
         *leashed(command),
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=stdin,
         stdout=stdout,
         env=environment,
         start_new_session=True,
