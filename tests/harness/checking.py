@@ -298,23 +298,25 @@ def _order(run: Run) -> Iterator[Violation]:
 
 def _had_to_wait(run: Run, talk: Talk, first: Message, second: Message) -> bool:
     """Whether `second` was answered before `first` although both waited together, or were held back for each other."""
-    margin_s = run.rules.margin_s
-    if first.taken_s - first.said_s >= CLAMP_S - margin_s:
+    if first.taken_s - first.said_s >= CLAMP_S - run.rules.margin_s:
         return False  # it came so late that its time does not count
-    if first.taken_s <= _begun_s(talk, second) - margin_s:
+    if first.taken_s <= _looked_s(run, talk, second):
         return True
     others = (one for one in talk.messages.values() if one not in (first, second) and one.first_s < second.first_s)
     was_quiet = all(one.end_s < second.first_s - QUIET_S for one in others)
     return was_quiet and first.taken_s < second.first_s + run.rules.hold_back_s
 
 
-def _begun_s(talk: Talk, message: Message) -> float:
-    """When a turn began with it, at the earliest."""
+def _looked_s(run: Run, talk: Talk, message: Message) -> float:
+    """When whoever began a turn with it looked at what waited, at the earliest: after what it said to Redis before the take."""
     asked_s = message.asked[0].at_s if message.asked else message.begin_s
     takes = [
         begin_of(one) for one in talk.writes if one.script == "take" and one.verdict in DONE and one.at_s <= asked_s
     ]
-    return max(takes, default=asked_s)
+    if not takes:
+        return asked_s - run.rules.margin_s
+    before = (one.at_s for one in (*talk.grants, *talk.writes) if one.at_s < max(takes))
+    return max(before, default=max(takes) - run.rules.margin_s)
 
 
 def _serial(run: Run, talk: Talk) -> Iterator[Violation]:

@@ -298,6 +298,19 @@ def answers_in_another_order_than_their_messages() -> Events:
     ]
 
 
+@bad("I4", "swapped")
+def a_message_that_was_there_before_who_answers_looked() -> Events:
+    late = [
+        post(1.0, "m2"),
+        post(1.4, "m1"),
+        granted(1.5, 1),
+        wrote(3.0, 1, "take"),
+        asked(3.2, "m2"),
+        reply(3.5, "m2"),
+    ]
+    return [*late, wrote(3.6, 1, "take"), asked(3.7, "m2", "m1"), reply(4, "m1")]
+
+
 @bad("I4", "swapped", Rules(hold_back_s=0.3))
 def events_that_came_swapped_and_were_not_held_back() -> Events:
     return [
@@ -682,6 +695,19 @@ def a_later_message_answered_first_as_the_earlier_one_was_refused_for_long() -> 
     late = [post(1.0, "m1", status=503, said_s=0.8), post(7.0, "m1", said_s=0.8)]
     first = [post(6.9, "m2"), asked(7.5, "m2"), reply(7.6, "m2")]
     return [*late, *first, asked(7.7, "m2", "m1"), reply(7.8, "m1")]
+
+
+@good()
+def a_message_that_came_while_a_slow_worker_had_looked_and_not_yet_taken() -> Events:
+    late = [
+        post(1.0, "m2"),
+        granted(1.5, 1),
+        post(1.8, "m1"),
+        wrote(3.0, 1, "take"),
+        asked(3.2, "m2"),
+        reply(3.5, "m2"),
+    ]
+    return [*late, wrote(3.6, 1, "take"), asked(3.7, "m2", "m1"), reply(4, "m1")]
 
 
 @good(Rules(hold_back_s=0.3))
