@@ -37,6 +37,8 @@ faults (--how):
   group   SIGKILL of its process group
   stop    SIGSTOP for longer than a lease, the message held meanwhile; SIGCONT when another one has taken over
   term    SIGTERM; the process has to end by itself, with code 0
+  twice   SIGKILL, and soon after another one of whoever took over: then the turn goes on in a child process, alone
+  parent  SIGKILL of a worker alone whose turn runs in such a child process, the child's message let through
 
 kinds of turn (--kinds):
 """
@@ -44,7 +46,7 @@ EXAMPLES: Final = """
 examples:
   make kill-sweep                                    1,200 kills, a seed of the day
   make kill-sweep SEED=7 KINDS=once,asks COUNT=200   the same points in the same order as any run with seed 7
-  python -m tests.sweep --how stop,group,term --count 600
+  python -m tests.sweep --how stop,group,term,twice,parent --count 600
   python -m tests.sweep --waits shipped --roles worker --lanes 40 --count 200       takeover with the shipped waits
   python -m tests.harness.checking FOLDER/ledgers    judge ledgers that were kept once more
 
@@ -64,12 +66,15 @@ def main() -> int:
     options.add_argument("--count", type=int, default=1_200, help="how many faults (default 1200)")
     options.add_argument("--kinds", type=_words(KINDS), default=tuple(KINDS), help="kinds of turn (default: all)")
     options.add_argument(
-        "--how", type=_words(("kill", "group", "stop", "term")), default=("kill",), help="faults (default: kill)"
+        "--how",
+        type=_words(("kill", "group", "stop", "term", "twice", "parent")),
+        default=("kill",),
+        help="faults (default: kill)",
     )
     options.add_argument("--platforms", type=_words(("keyed", "keyless")), default=("keyed", "keyless"), help="keyed: knows a repeated send by its key; keyless: does not (default: both)")  # fmt: skip
     options.add_argument("--roles", type=_words(("gateway", "worker")), default=("gateway", "worker"), help="whose messages (default: both)")  # fmt: skip
-    options.add_argument("--waits", choices=WAITS, default="short", help="short: a lease of 1.2 s; shipped: all waits as they are shipped (default: short)")  # fmt: skip
-    options.add_argument("--lanes", type=int, default=6, help="turns side by side (default 6)")
+    options.add_argument("--waits", choices=WAITS, default="short", help="short: a lease of 2.5 s; shipped: all waits as they are shipped (default: short)")  # fmt: skip
+    options.add_argument("--lanes", type=int, default=10, help="turns side by side (default 10)")
     options.add_argument("--spread", action="store_true", help="points taken evenly from all kinds, for a short run")
     options.add_argument("--folder", type=Path, help="where ledgers and logs go; kept then (default: a temporary one)")
     options.add_argument("--at", default="", metavar="REGEX", help="only at such points, as in 'after worker platform'")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import aiohttp
+import psutil
 import yaml
 from redis.asyncio import Redis
 
@@ -22,7 +23,6 @@ from tests.harness.deployment import free_port
 from tests.harness.fake_model import KEY
 from tests.harness.history import Fault, now_s
 from tests.harness.nursery import Born, Nursery
-from tests.harness.processes import until
 from tests.harness.tap import Names, Tap
 from tests.harness.telegram_twin import BOT_TOKEN, USERNAME
 from tests.harness.telegram_twin import SECRET as TELEGRAM_SECRET
@@ -33,9 +33,8 @@ from tests.sweep.stands import Keyed, Keyless, Model, Tools
 from tests.sweep.trap import Wires
 
 SHORT: Final = {
-    "mailbox": {"lease_s": 1.2, "poll_s": 0.15, "send_timeout_s": 0.5},
-    "gateway": {"body_timeout_s": 1, "accept_timeout_s": 1, "shutdown_s": 5},
-    "redis": {"timeout_s": 1},
+    "mailbox": {"lease_s": 2.5, "poll_s": 0.3, "send_timeout_s": 1.0},
+    "gateway": {"shutdown_s": 5},
     "worker": {"grace_s": 5},
     "model": {
         "max_retries": 2,
@@ -45,7 +44,7 @@ SHORT: Final = {
         "breaker_open_s": 0.5,
     },
 }
-"""A profile of short waits: a dead worker is missed after 1.2 s instead of 6."""
+"""A profile of short waits: a dead worker is missed after 2.5 s instead of 6. With less, a busy machine takes leases away."""
 SHIPPED: Final[Mapping[str, Any]] = {}
 """Waits as they are shipped."""
 PROFILE: Final = {
@@ -53,6 +52,7 @@ PROFILE: Final = {
     "approvals": {"ask": [f"{SERVER}__sign"], "tainted": "allow"},
     "instructions": "You are a test.",
 }
+BEGINS_WITHIN_S: Final = 120.0
 NAMED: Final = {"read": {"look"}, "once": {"pay", "sign"}}
 
 
@@ -146,25 +146,27 @@ class Lane:
         self.fault(name, "started")
         return running
 
-    async def ready(self, running: Running) -> None:
-        """It serves, or asks for work."""
-        if running.port:
-            await self._serves(running)
-            return
-        await until(lambda: self.wires.has_asked(running.name) or not running.born.runs)
-        assert running.born.runs, running.born.log.read_text()
+    async def ready(self, running: Running) -> Running:
+        """It serves, or asks for work. One that could not begin is followed by another, as by whoever looks after it."""
+        while not await self._begins(running):
+            await self.end(running)
+            running = await self.start(running.name.split("-")[0])
+        return running
 
-    async def _serves(self, running: Running) -> None:
-        async with asyncio.timeout(30):
-            while True:
-                assert running.born.runs, running.born.log.read_text()
-                try:
-                    async with self.http.get(f"http://127.0.0.1:{running.port}/readyz") as answer:
-                        if (await answer.json())["data"]:
-                            return
-                except aiohttp.ClientError:
-                    pass
+    async def _begins(self, running: Running) -> bool:
+        async with asyncio.timeout(BEGINS_WITHIN_S):
+            while running.born.runs:
+                if await self._serves(running) if running.port else self.wires.looks[running.name] > 0:
+                    return True
                 await asyncio.sleep(0.02)
+        return False
+
+    async def _serves(self, running: Running) -> bool:
+        try:
+            async with self.http.get(f"http://127.0.0.1:{running.port}/readyz") as answer:
+                return bool((await answer.json())["data"])
+        except aiohttp.ClientError:
+            return False
 
     async def end(self, running: Running) -> None:
         """It is needed no more."""
@@ -172,6 +174,10 @@ class Lane:
         await running.born.ended.wait()
         await running.tap.__aexit__()
         self.running.remove(running)
+
+    def children(self, running: Running) -> list[int]:
+        """Processes that it started."""
+        return [child.pid for child in psutil.Process(running.born.pid).children(recursive=True)]
 
     def of(self, role: str) -> list[Running]:
         return [one for one in self.running if one.name.startswith(role)]
@@ -218,7 +224,7 @@ class Lane:
         waits = dict(self.waits)
         if waits:
             for connection in usual["connections"].values():
-                connection["timeout_s"] = 0.4
+                connection["timeout_s"] = 0.8
         for section, values in waits.items():
             usual[section] = {**usual.get(section, {}), **values}
         path = self.folder / f"{name}.yaml"

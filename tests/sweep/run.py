@@ -11,19 +11,25 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from redis.asyncio import Redis
 
 from tests.harness.checking import Violation
 from tests.sweep.kinds import CANARY, KEYED, KEYLESS, KINDS
 from tests.sweep.lane import SHIPPED, SHORT, Lane
+from tests.sweep.plan import How, Outcome, Plan, Platform
 from tests.sweep.sabotage import SABOTAGES
 from tests.sweep.trap import Point
-from tests.sweep.trial import How, Outcome, Plan, Trial
+from tests.sweep.trial import Trial
 from tests.sweep.world import world
 
-Platform = Literal["keyed", "keyless"]
+Turn = tuple[str, Platform, bool]
+"""A kind of turn, on which platform, and whether alone in a child process."""
+FOLLOWS: Final = 0.25
+"""In so many trials another message comes right behind the fault."""
+SECOND_MAX: Final = 40
+"""Of `twice`, the second fault comes at most so many places after the takeover."""
 WAITS: Final[Mapping[str, Mapping[str, Any]]] = {"short": SHORT, "shipped": SHIPPED}
 LEFT_MAX: Final = 20
 STUCK_S: Final = 240.0
@@ -41,7 +47,7 @@ class Order:
     platforms: Sequence[Platform] = ("keyed", "keyless")
     hows: Sequence[How] = ("kill",)
     waits: str = "short"
-    lanes: int = 6
+    lanes: int = 10
     roles: Sequence[str] = ("gateway", "worker")
     spread: bool = False
     """Take points evenly from all kinds instead of all points in turn: for a short run."""
@@ -56,7 +62,7 @@ class Result:
     """What a sweep came to."""
 
     order: Order
-    points: dict[tuple[str, Platform], list[Point]] = field(default_factory=dict)
+    points: dict[Turn, list[Point]] = field(default_factory=dict)
     outcomes: list[Outcome] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     """What was left behind in Redis, and words of people in logs."""
@@ -92,7 +98,7 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
     async with world(folder, order.lanes, waits, order.sabotage) as (stands, lanes):
         again_s = 1.6 * float(waits.get("mailbox", {}).get("lease_s", 6.0))
 
-        async def one(lane: Lane, kind: str, platform: Platform, **more: Any) -> Outcome:
+        async def one(lane: Lane, *, kind: str, platform: Platform, **more: Any) -> Outcome:
             name = f"{KEYED if platform == 'keyed' else KEYLESS}{next(numbers)}"
             plan = Plan(name, KINDS[kind], platform, **more)
             async with asyncio.timeout(STUCK_S):
@@ -103,19 +109,20 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
             return outcome
 
         # first without faults: what is said on the wires then are the points
-        pairs = [(kind, platform) for kind in order.kinds for platform in order.platforms]
+        alone = sorted({how == "parent" for how in order.hows})
+        turns = [(kind, platform, one) for one in alone for kind in order.kinds for platform in order.platforms]
         async with asyncio.TaskGroup() as group:
             for at, lane in enumerate(lanes):
-                group.create_task(_record(one, lane, pairs[at :: len(lanes)], result))
+                group.create_task(_record(one, lane, turns[at :: len(lanes)], result))
         plans = _plans(order, result.points)
         tell(
-            f"{sum(map(len, result.points.values()))} points in {len(pairs)} turns without fault; "
+            f"{sum(map(len, result.points.values()))} points in {len(turns)} turns without fault; "
             f"{order.count} faults, seed {order.seed}, {order.lanes} lanes, waits: {order.waits}"
         )
 
         async def work(lane: Lane) -> None:
-            for kind, platform, point, how, follows in plans:
-                await one(lane, kind, platform, point=point, how=how, follows=follows)
+            for plan in plans:
+                await one(lane, **plan)
 
         progress = asyncio.create_task(_progress(result, tell, begun_s))
         try:
@@ -130,33 +137,41 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
     return result
 
 
-async def _record(one: Any, lane: Lane, pairs: Sequence[tuple[str, Platform]], result: Result) -> None:
-    for kind, platform in pairs:
-        outcome: Outcome = await one(lane, kind, platform)
-        result.points[kind, platform] = outcome.points
+async def _record(one: Any, lane: Lane, turns: Sequence[Turn], result: Result) -> None:
+    for kind, platform, alone in turns:
+        outcome: Outcome = await one(lane, kind=kind, platform=platform, how="parent" if alone else "kill")
+        result.points[kind, platform, alone] = [
+            point for point in outcome.points if not alone or point.role == "worker"
+        ]
 
 
-def _plans(
-    order: Order, points: Mapping[tuple[str, Platform], Sequence[Point]]
-) -> Iterator[tuple[str, Platform, Point, How, bool]]:
-    """Every point in another order each round, as many as are wanted."""
+def _plans(order: Order, points: Mapping[Turn, Sequence[Point]]) -> Iterator[dict[str, Any]]:
+    """Every point in another order each round, as many as are wanted: arguments of plans."""
     chance = random.Random(order.seed)
+    queues = {alone: _queue(order, points, chance, alone=alone) for alone in (False, True)}
+    for how in itertools.islice(itertools.cycle(order.hows), order.count):
+        (kind, platform, _), point = next(queues[how == "parent"])
+        yield {
+            "kind": kind, "platform": platform, "point": point, "how": how, "follows": chance.random() < FOLLOWS,
+            "second": chance.randrange(1, SECOND_MAX) if how == "twice" else 0,
+        }  # fmt: skip
+
+
+def _queue(
+    order: Order, points: Mapping[Turn, Sequence[Point]], chance: random.Random, *, alone: bool
+) -> Iterator[tuple[Turn, Point]]:
     all_of = {
-        pair: sorted(point for point in found if point.role in order.roles and re.search(order.at, str(point)))
-        for pair, found in sorted(points.items())
+        turn: sorted(point for point in found if point.role in order.roles and re.search(order.at, str(point)))
+        for turn, found in sorted(points.items())
+        if turn[2] == alone
     }
-    all_of = {pair: found for pair, found in all_of.items() if found}
-    if order.spread:
-        queues = {pair: chance.sample(found, len(found)) for pair, found in all_of.items()}
-        rounds = (
-            [(pair, found[number % len(found)]) for pair, found in queues.items()] for number in itertools.count()
-        )
-    else:
-        whole = [(pair, point) for pair, found in all_of.items() for point in found]
-        rounds = (chance.sample(whole, len(whole)) for _ in itertools.count())
-    hows = itertools.cycle(order.hows)
-    chosen = itertools.islice(itertools.chain.from_iterable(rounds), order.count)
-    return ((*pair, point, next(hows), chance.random() < 0.25) for pair, point in chosen)
+    by_turn = {turn: chance.sample(found, len(found)) for turn, found in all_of.items() if found}
+    whole = [(turn, point) for turn, found in by_turn.items() for point in found]
+    for number in itertools.count():
+        if order.spread:
+            yield from [(turn, found[number % len(found)]) for turn, found in by_turn.items()]
+        else:
+            yield from chance.sample(whole, len(whole))
 
 
 async def _progress(result: Result, tell: Callable[[str], None], begun_s: float) -> None:
@@ -198,12 +213,14 @@ def _words_in_logs(folder: Path) -> Iterator[str]:
 def summary(result: Result) -> list[str]:
     """Figures with their counts."""
     lines = []
-    by = Counter((one.plan.kind.name, one.plan.platform, one.plan.how) for one in result.struck)
-    for kind, platform in sorted(result.points):
-        found = {how: number for (k, p, how), number in by.items() if (k, p) == (kind, platform)}
-        shown = ", ".join(f"{number} {how}" for how, number in sorted(found.items())) or "none"
-        lines.append(f"  {kind:6} {platform:8} {len(result.points[kind, platform]):4} points  struck: {shown}")
-    struck, broken = len(result.struck), len({id(plan) for plan, _ in result.violations})
+    by = Counter((one.plan.kind.name, one.plan.platform, one.plan.alone, one.plan.how) for one in result.struck)
+    for turn, points in sorted(result.points.items()):
+        kind, platform, alone = turn
+        shown = ", ".join(f"{number} {key[3]}" for key, number in sorted(by.items()) if key[:3] == turn) or "none"
+        name = f"{platform}, alone" if alone else platform
+        lines.append(f"  {kind:6} {name:15} {len(points):4} points  struck: {shown}")
+    struck = sum(one.struck for one in result.struck)
+    broken = len({id(plan) for plan, _ in result.violations})
     missed = sum(one.plan.point is not None and not one.struck for one in result.outcomes)
     lines.append(
         f"{struck} faults, {broken} turns broken"

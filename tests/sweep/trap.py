@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -42,11 +42,20 @@ class Point:
 
 @dataclass(slots=True)
 class Trap:
-    """Strikes once, at its point. `strike` returns whether the message goes on then."""
+    """Strikes once, at its point. `strike` sets `sprung` when it has; it returns whether the message goes on then."""
 
     point: Point
-    strike: Callable[[Message], Any]
+    strike: Callable[[Message, Point], Awaitable[bool]]
+    countdown: int = 0
+    """Instead: at the so manieth place of its role from now on."""
     sprung: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def takes(self, point: Point) -> bool:
+        if not self.countdown:
+            return point == self.point
+        if point.role == self.point.role:
+            self.countdown -= 1
+        return not self.countdown
 
 
 class Wires:
@@ -59,22 +68,20 @@ class Wires:
         self.names: dict[str, str] = {}
         """The driver's name of a conversation, by the id that its `accept` gave it."""
         self.ids: dict[str, str] = {}
-        self.trap: Trap | None = None
+        self._traps: list[Trap] = []
+        """The next one, and those after it."""
         self.seen: list[Point] = []
         """All points of the turn so far."""
         self.grants: asyncio.Event = asyncio.Event()
         self._counts: Counter[tuple[str, str, str]] = Counter()
-        self._told: set[str] = set()
+        self.looks: Counter[str] = Counter()
+        """How often a process has asked for work."""
 
-    def begin(self, trap: Trap | None) -> None:
-        """The next turn begins: its messages are counted from here."""
-        self.trap = trap
+    def begin(self, traps: list[Trap]) -> None:
+        """The next turn begins: its messages are counted from here. One trap is set at a time."""
+        self._traps = traps
         self.seen = []
         self._counts.clear()
-
-    def has_asked(self, process: str) -> bool:
-        """Whether a process has asked for work yet."""
-        return process in self._told
 
     async def __call__(self, message: Message, place: Place) -> bool:
         if message.link == "redis":
@@ -88,11 +95,9 @@ class Wires:
             message.seen["nth"] = self._counts[role, message.link, name]
         point = Point(role, message.link, name, message.seen["nth"], place)
         self.seen.append(point)
-        trap = self.trap
-        if trap is None or trap.sprung.is_set() or point != trap.point:
+        if not self._traps or not self._traps[0].takes(point):
             return True
-        trap.sprung.set()
-        return bool(await trap.strike(message))
+        return await self._traps.pop(0).strike(message, point)
 
     def _name(self, message: Message) -> str:
         """What it is called in a turn; empty for what is none of it."""
@@ -115,7 +120,7 @@ class Wires:
             if name == "accept":
                 self._learn(words)
             if name == "claim":
-                self._told.add(message.process)
+                self.looks[message.process] += 1
             return
         if name not in WRITES and name != "claim":
             return

@@ -1,0 +1,48 @@
+"""What one trial is to do, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tests.harness.checking import Violation
+from tests.sweep.kinds import Kind
+from tests.sweep.trap import Point
+
+How = Literal["kill", "group", "stop", "term", "twice", "parent"]
+Platform = Literal["keyed", "keyless"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done. Without a point nothing is struck: a turn without fault."""
+
+    conversation: str
+    kind: Kind
+    platform: Platform = "keyed"
+    point: Point | None = None
+    how: How = "kill"
+    follows: bool = False
+    """Another message comes right behind the fault."""
+    second: int = 0
+    """With `twice`: how many messages later the one that took over is struck as well."""
+
+    @property
+    def alone(self) -> bool:
+        """The turn runs in a child process of a worker, as if two holders had died of it."""
+        return self.how == "parent"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How it ended."""
+
+    plan: Plan
+    points: list[Point]
+    """All that the turn came by."""
+    struck: int = 0
+    """How many faults fell."""
+    violations: list[Violation] = field(default_factory=list)
+    takeover_s: float | None = None
+    """From a worker's death to the first effect of the next one."""
+    remarks: int = 0
