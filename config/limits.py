@@ -48,6 +48,11 @@ def limits(budget: Budget) -> tuple[Limit, ...]:
     return tuple(found)
 
 
+def holds_persons(budget: Budget) -> bool:
+    """Whether what one person spends has a limit."""
+    return any(one.scope == "person" for one in limits(budget))
+
+
 def counts_profile(budget: Budget) -> bool:
     """Whether what all channels of the profile spend is counted together."""
     return any(one.scope == "profile" for one in limits(budget))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,17 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from gateway.logs import log
+
+logger = logging.getLogger(__name__)
+
+OWED_MAX: Final = 10_000
+"""Of more that waits for a Redis that is away the newest is given up."""
+OWED_PAUSE_S: Final = 0.5
+OWED_PAUSE_MAX_S: Final = 5.0
+OWED_END_S: Final = 3.0
+"""How long the end of a process waits for what is owed."""
 
 
 class Unreachable(Exception):
@@ -177,6 +189,8 @@ class Store:
         self._is_due = False
         """Somebody will send what is asked: the next tick, or who is connecting."""
         self._connecting: asyncio.Task[None] | None = None
+        self._owed: dict[asyncio.Task[None], str] = {}
+        """What is asked until it is done, and how the log names it."""
 
     async def run(self, script: Script, root: str, *arguments: str | bytes | float) -> Any:
         """Run a script; all that are asked for in one tick of the loop travel together.
@@ -189,6 +203,32 @@ class Store:
         self._send_soon()
         return await ask.answer
 
+    def see_to(self, script: Script, root: str, *arguments: str | bytes | float, told: str) -> asyncio.Task[None]:
+        """Run a script that may be asked for again, until it was done, whatever becomes of whoever asks. `told` names it in the
+        log, where it could not be done before this process ended.
+        """
+        task = asyncio.create_task(self._until_done(script, root, arguments, told), name="owed")
+        self._owed[task] = told
+        task.add_done_callback(lambda done: self._owed.pop(done, None))
+        return task
+
+    async def _until_done(self, script: Script, root: str, arguments: Sequence[Any], told: str) -> None:
+        pause_s = OWED_PAUSE_S
+        while True:
+            try:
+                await self.run(script, root, *arguments)
+            except Refused as error:
+                log(logger, "not done", logging.ERROR, what=told, reason=str(error))
+                return
+            except Unreachable:
+                if len(self._owed) > OWED_MAX:
+                    log(logger, "not done", logging.ERROR, what=told, reason="too much waits for redis")
+                    return
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, OWED_PAUSE_MAX_S)
+            else:
+                return
+
     async def now_ms(self) -> int:
         """The server's time, for who asks once; a process that goes on has `Mailbox.now_ms`. Raises `Unreachable`."""
         with reading():
@@ -196,7 +236,12 @@ class Store:
         return int(seconds) * 1_000 + int(microseconds) // 1_000
 
     async def close(self) -> None:
-        """Wait for the answers that are due, then disconnect."""
+        """Wait for the answers that are due, and a while for what is owed; then disconnect."""
+        if self._owed:
+            await asyncio.wait(self._owed, timeout=OWED_END_S)
+        for task, told in list(self._owed.items()):
+            log(logger, "not done", logging.ERROR, what=told, reason="redis is away, and this process ends")
+            task.cancel()
         while True:
             asked = (*self._asked, *(self._line.waiting if self._line else ()))
             due = [ask.answer for ask in asked if not ask.answer.done()]

@@ -67,6 +67,12 @@ class Course:
 
     async def go_on(self, turn: Turn, adapter: Adapter) -> None:
         """From wherever the turn stands to its reply, sent. Raises `Lost`, `Parked`, `Unreachable`."""
+        try:
+            await self._go_on(turn, adapter)
+        finally:
+            turn.pay()
+
+    async def _go_on(self, turn: Turn, adapter: Adapter) -> None:
         events = [
             readable(json.dumps(one.data["event"]).encode(), turn.stored.key)
             for one in turn.records

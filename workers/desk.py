@@ -125,7 +125,7 @@ class Desk:
             turn = leftover(self.mailbox, claim, stored, profile, row)
             await Delivery(turn, adapter, self.mailbox.settings).send_all([row])
         if stored.control or stored.inbox:
-            members = talk_of(stored.inbox) if stored.control else chosen(stored.inbox, profile.queue)
+            members = talk_of(stored.inbox) if stored.control else chosen(stored.inbox, profile)
             try:
                 first = Event.load(stored.control[0] if stored.control else event_of(members[0]))
             except ValueError as error:

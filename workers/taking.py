@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from config.profiles import Queue
+from config.limits import holds_persons
+from config.profiles import Profile
 from gateway.commands import command_of
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import event_of
@@ -15,11 +16,13 @@ from gateway.events import Actor, Event
 from workers.turn import Turn
 
 
-def chosen(inbox: Sequence[bytes], queue: Queue) -> list[bytes]:
+def chosen(inbox: Sequence[bytes], profile: Profile) -> list[bytes]:
     """The members of the inbox that the next turn takes: a command alone, else talk by the profile's queue mode."""
-    talk = talk_of(inbox)
+    talk, queue = talk_of(inbox), profile.queue
     if not talk:
         return list(inbox[:1])
+    if holds_persons(profile.budget):
+        talk = of_one(talk, Event.load(event_of(talk[0])).actor.id)
     if queue.mode != "followup":
         return talk
     together = talk[:1]
@@ -50,6 +53,21 @@ def talk_of(inbox: Sequence[bytes]) -> list[bytes]:
             break
         members.append(member)
     return members
+
+
+def joining(inbox: Sequence[bytes], turn: Turn) -> list[bytes]:
+    """The members that may join a turn which runs. Where persons have budgets, a turn is one person's: nobody pays for others,
+    and nobody's turn ends because another's budget is used up.
+    """
+    talk = talk_of(inbox)
+    if talk and turn.payer and holds_persons(turn.profile.budget):
+        return of_one(talk, turn.payer.id)
+    return talk
+
+
+def of_one(members: Sequence[bytes], person: str) -> list[bytes]:
+    """Those that this person wrote."""
+    return [one for one in members if Event.load(event_of(one)).actor.id == person]
 
 
 def readable(raw: bytes, key: ConversationKey) -> Event:

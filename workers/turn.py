@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -28,14 +29,13 @@ from gateway.model_choice import chosen
 from gateway.phrases import language_of
 from gateway.platforms import Address, Part
 from gateway.running.unbroken import unbroken
-from gateway.store import Refused, Unreachable
 from workers.agent.moves import read_event
 from workers.models import Occasion
 from workers.prompt.context import begin_after, main_line
 from workers.prompt.memo import Memo
 
-SETTLE_TRIES: Final = 5
-SETTLE_PAUSE_S: Final = 0.5
+SETTLE_WAIT_S: Final = 2.0
+"""How long who wants to see what is settled waits for a Redis that does not answer."""
 OF_THE_WHOLE: Final = frozenset({"id", "start", "at_ms", "to", "skills", "offered", "chosen", "counted", "branches"})
 """What a turn's state says for its branches as well."""
 
@@ -103,7 +103,9 @@ class Turn:
     listed: Listed | None = None
     """Of the whole turn: the skills of its `offered`, as far as this worker knows them."""
     charges: list[Charge] = field(default_factory=list)
-    """Of the whole turn: what is over and not settled yet."""
+    """Of the whole turn: what is over and not on its way yet."""
+    is_counted_now: bool = False
+    """Of the whole turn: its state says since the last time that it was stored that the turn was counted."""
     near: dict[Limit, tuple[Accounts, int]] = field(default_factory=dict)
     """Of the whole turn: limits that hold here, with their accounts and what is spent of them, as far as is known."""
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -144,6 +146,20 @@ class Turn:
         return [event.actor for event in self.said]
 
     @property
+    def payer(self) -> Actor | None:
+        """For whom it is counted what this turn asks a model now: whoever wrote last. Who answers what the turn has asked helps
+        it, and pays nothing.
+        """
+        answers = {
+            key
+            for record in self.whole.all_records
+            if record.type in {"decided", "unclear"}
+            for key in record.data.get("messages", ())
+        }
+        asked = [event.actor for event in self.said if event.dedupe_keys[0] not in answers]
+        return asked[-1] if asked else self.actor
+
+    @property
     def said(self) -> Sequence[Event]:
         """What this turn answers. Commands that were run beside it are none of that."""
         if self.trunk:
@@ -178,7 +194,7 @@ class Turn:
     @property
     def accounts(self) -> Accounts:
         """Where it goes what this turn spends now."""
-        return Accounts.under(self.profile, self.stored.key, self.actor, self.now_ms())
+        return Accounts.under(self.profile, self.stored.key, self.payer, self.now_ms())
 
     @property
     def used(self) -> Used | None:
@@ -229,63 +245,52 @@ class Turn:
         *,
         finished_step: bool,
     ) -> None:
-        turn: Any = self._to_store() if state == "save" else {"keep": None, "close": "close"}[state]
+        was_counted = self.whole.is_counted_now  # it may be while this is written
+        saves = state == "save" or (state == "keep" and was_counted)
+        turn: Any = self._to_store() if saves else {"keep": None, "close": "close"}[state]
         stored = [replace(record, branch=self.branch) for record in records] if self.branch else records
         history = self.whole.stored.history
         begin = begin_after(stored, history.end)
-        async with self._settled(is_end=state == "close"):
-            await self.mailbox.append(
-                self.claim,
-                records=stored,
-                rows=rows,
-                turn=turn,
-                finished_step=finished_step,
-                begin=begin,
-                listed=self.whole.listed if state == "save" else None,
-                used=self.used if state == "close" else None,
-            )
+        self._pay(is_end=state == "close")
+        await self.mailbox.append(
+            self.claim,
+            records=stored,
+            rows=rows,
+            turn=turn,
+            finished_step=finished_step,
+            begin=begin,
+            listed=self.whole.listed if state == "save" else None,
+            used=self.used if state == "close" else None,
+        )
+        if was_counted:
+            self.whole.is_counted_now = False
         history.extend(stored)
         if self.trunk:
             self.stored.history.extend(records)
 
-    @asynccontextmanager
-    async def _settled(self, *, is_end: bool) -> AsyncIterator[None]:
-        """What calls cost goes to the server in front of the write within, on the same way: it was spent, even if this
-        worker dies or has lost its claim.
+    def pay(self) -> None:
+        """What calls cost, and no write has taken along: for whoever lays the turn down, in whatever way."""
+        self._pay(is_end=False)
+
+    async def settle(self) -> None:
+        """Now, and not with the next write."""
+        if paying := self._pay(is_end=False):
+            await asyncio.wait(paying, timeout=SETTLE_WAIT_S)
+
+    def _pay(self, *, is_end: bool) -> list[asyncio.Task[None]]:
+        """What calls cost is on its way to the server now, in front of a write that follows: it was spent, even if that fails
+        because this worker has lost its claim. A figure is not worth a turn: nobody waits for it.
         """
         charges, self.whole.charges = self.whole.charges, []
         if is_end and not self.state.get("counted") and any(record.type == "call" for record in self.all_records):
             accounts = self.accounts
             if charges and charges[-1].accounts == accounts:
-                charges[-1] = replace(charges[-1], spent=replace(charges[-1].spent, turns=1))
+                charges[-1] = replace(charges[-1], counts=True)
             else:
-                charges.append(Charge(accounts, Spent(turns=1)))
-        settling = [
-            asyncio.create_task(self._settle(one)) for one in charges
-        ]  # in front, for the write makes a task too
-        try:
-            yield
-        finally:
-            for one in settling:
-                await one
-
-    async def settle(self) -> None:
-        """Now, and not with the next write."""
-        async with self._settled(is_end=False):
-            pass
-
-    async def _settle(self, charge: Charge) -> None:
-        """A figure is not worth a turn; what was reserved is, for a limit holds by it."""
-        keep_ms = self.mailbox.settings.retention_s * 1000
-        for tried in range(SETTLE_TRIES if charge.hold else 1):
-            try:
-                await spending.settle(self.mailbox.store, charge, conversation_ms=keep_ms, again=tried > 0)
-            except Refused:
-                return
-            except Unreachable:
-                await asyncio.sleep(SETTLE_PAUSE_S if charge.hold else 0)
-            else:
-                return
+                charges.append(Charge(accounts, Spent(), counts=True))
+        store, keep_ms = self.mailbox.store, self.mailbox.settings.retention_s * 1000
+        named = [replace(one, turn=self.id, name=secrets.token_hex(6)) for one in charges]
+        return [spending.see_to(store, one, conversation_ms=keep_ms) for one in named]
 
     def _to_store(self) -> dict[str, Any]:
         """The turn's state; a branch puts its own in there."""

@@ -43,6 +43,8 @@ class Amount(Result):
     """In `currency`, of models that have a price."""
     unpriced: list[str]
     """Models without one."""
+    reckoned: int
+    """Calls whose tokens the model's service did not count, or not all, and which were reckoned."""
 
 
 def amount(visit: Visit, one: Spent) -> Amount:
@@ -56,6 +58,7 @@ def amount(visit: Visit, one: Spent) -> Amount:
         output_tokens=total.output,
         cost=found.amount,
         unpriced=list(found.unpriced),
+        reckoned=one.reckoned,
     )
 
 
@@ -178,12 +181,12 @@ async def _kept(visit: Visit) -> list[str]:
 
 
 def _sum(all_: Iterable[Spent]) -> Spent:
-    turns, calls, tokens = 0, 0, dict[str, Tokens]()
+    turns, calls, reckoned, tokens = 0, 0, 0, dict[str, Tokens]()
     for one in all_:
-        turns, calls = turns + one.turns, calls + one.calls
+        turns, calls, reckoned = turns + one.turns, calls + one.calls, reckoned + one.reckoned
         for name, more in one.tokens.items():
             tokens[name] = tokens.get(name, Tokens()) + more
-    return Spent(turns, calls, tokens)
+    return Spent(turns, calls, tokens, reckoned=reckoned)
 
 
 class BudgetRow(Result):

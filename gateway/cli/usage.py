@@ -68,7 +68,8 @@ def _one(line: Line, currency: str) -> list[str]:
     who = f"{line.who} ({line.name})" if line.name else line.who
     models = list(spent.tokens.items())
     only = f"  [{one_line(models[0][0])}]" if len(models) == 1 else ""
-    head = f"  {one_line(who)}: turns {spent.turns:,}, calls {spent.calls:,}, {_tokens(spent.total)}{money}{only}"
+    reckoned = f" ({spent.reckoned:,} reckoned)" if spent.reckoned else ""
+    head = f"  {one_line(who)}: turns {spent.turns:,}, calls {spent.calls:,}{reckoned}, {_tokens(spent.total)}{money}{only}"
     return [head, *(f"    {one_line(model)}: {_tokens(one)}" for model, one in models if len(models) > 1)]
 
 

@@ -56,6 +56,7 @@ def _line(what: str, spent: Spent, said: Said) -> str:
         cached=f"{total.cache_read:,}",
         output=f"{total.output:,}",
     )
+    line += say("usage.reckoned", language, calls=f"{spent.reckoned:,}") if spent.reckoned else ""
     line += say("usage.turns", language, turns=f"{spent.turns:,}") if spent.turns else ""
     return line + _money(spent, said)
 

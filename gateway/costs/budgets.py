@@ -20,7 +20,7 @@ from config.settings import Price
 from gateway.costs.spending import DAY_MS, LUA, Accounts, Tokens, micros
 from gateway.store import GO_ON_WHEN_FULL, Script, Store
 
-_LOOK: Final = f"""
+_LOOK: Final = """
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local function look(account)
@@ -32,17 +32,19 @@ _LOOK: Final = f"""
         end
         return spent, held
     end
-    local keep_ms = {DAY_MS}
 """
 _RESERVE: Final = Script(
     "reserve",
     GO_ON_WHEN_FULL
     + LUA
     + _LOOK
-    + """
+    + f"""
+    local keep_ms = {DAY_MS}
     local hold, by, turn = ARGV[1], ARGV[2], ARGV[4]
-    local want = {tonumber(ARGV[5]), tonumber(ARGV[6]), 0}
-    if turn ~= '' and redis.call('EXISTS', root .. ':turn:' .. turn) == 0 then want[3] = 1 end
+    local want = {{tonumber(ARGV[5]), tonumber(ARGV[6]), 0}}
+    if turn ~= '' and redis.call('HEXISTS', root .. ':of:' .. turn, 'counted') == 0 then want[3] = 1 end
+"""
+    + """
     local figures, refused = {}, nil
     for at = 7, #ARGV, 7 do
         local account = root .. ':' .. ARGV[at]
@@ -82,7 +84,7 @@ _RESERVE: Final = Script(
             redis.call('PEXPIRE', account, keep)
         end
     end
-    if want[3] == 1 then redis.call('SET', root .. ':turn:' .. turn, '1', 'PX', keep_ms) end
+    if want[3] == 1 then note(turn, 'counted') end
     return {1, unpack(figures)}
     """,
 )
@@ -138,7 +140,7 @@ class Call:
     ttl_ms: int
     """By then it is over."""
     turn: str = ""
-    """The turn that begins with it, if it was not counted yet."""
+    """The turn that counts with it, unless it was counted before; empty: it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +208,11 @@ async def balances(store: Store, accounts: Accounts, held_to: Sequence[Limit]) -
     return told
 
 
-async def to_warn(store: Store, accounts: Accounts, near: Sequence[Limit], turn: str) -> list[Limit]:
+async def to_warn(store: Store, near: Mapping[Limit, Accounts], turn: str) -> list[Limit]:
     """Of these limits, those that nobody was warned of but by this very turn. Raises `Unreachable`."""
     if not near:
         return []
-    flat = [text for one in near for text in (accounts.of(one.scope, one.period), one.unit)]
+    flat = [text for one, accounts in near.items() for text in (accounts.of(one.scope, one.period), one.unit)]
     told = await store.run(_WARN, store.layout.spent_root, turn, *flat)
     return [limit for limit, is_new in zip(near, told, strict=True) if is_new]
 

@@ -7,6 +7,7 @@ Each account is one hash; one script adds to all that something goes to, and giv
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +30,9 @@ KEEP_MS: Final = {"day": 3 * DAY_MS, "month": 70 * DAY_MS}
 UNNAMED: Final = "?"
 """A model that did not say its name."""
 
-LUA: Final = """
+LUA: Final = (
+    f"    local keep_noted_ms = {DAY_MS}"
+    """
     local root = KEYS[1]
     -- Of a reservation: whoever made it (by), or anybody (nil). What it was, if it was there.
     local function put_back(account, hold, by)
@@ -43,6 +46,13 @@ LUA: Final = """
         redis.call('HINCRBY', account .. ':holds', '=money', string.format('%.0f', 0 - money))
         return true
     end
+    -- What was noted of a turn: that it was counted, and which charges were settled. Once each, whoever asks again.
+    local function note(turn, what)
+        local noted = root .. ':of:' .. turn
+        local is_new = redis.call('HSETNX', noted, what, '1') == 1
+        if is_new then redis.call('PEXPIRE', noted, keep_noted_ms) end
+        return is_new
+    end
     -- Before the first that is added to it, so that it can be listed.
     local function begin(account, keep, index, label)
         if index ~= '' and redis.call('EXISTS', account) == 0 then
@@ -52,27 +62,28 @@ LUA: Final = """
         end
     end
 """
+)
 """What scripts about accounts share. Beside `<account>`: `<account>:holds` has the reservations by name, and their sums;
-`<account>:until` when each ends by itself. `all:<day or month>` names the accounts of that time."""
+`<account>:until` when each ends by itself. `all:<day or month>` names the accounts of that time, `of:<turn>` has what was
+noted of a turn."""
 
 _SETTLE: Final = Script(
     "spend",
     GO_ON_WHEN_FULL
     + LUA
     + """
-    local last, hold, was_held = 4 * ARGV[1] + 4, ARGV[2], false
-    for at = 5, last, 4 do
-        if hold ~= '' and put_back(root .. ':' .. ARGV[at], hold, ARGV[3]) then was_held = true end
-    end
-    -- Asked once more because nobody heard whether it was done: it was, if nothing is reserved any more.
-    if ARGV[4] == 'again' and not was_held then return redis.status_reply('DONE') end
-    for at = 5, last, 4 do
+    local last, hold, turn = 4 * ARGV[1] + 6, ARGV[2], ARGV[4]
+    if turn ~= '' and not note(turn, ARGV[5]) then return redis.status_reply('DONE') end
+    local counts = ARGV[6] == '1' and (turn == '' or note(turn, 'counted'))
+    for at = 7, last, 4 do
         local account = root .. ':' .. ARGV[at]
-        if #ARGV > last then
+        if hold ~= '' then put_back(account, hold, ARGV[3]) end
+        if #ARGV > last or counts then
             begin(account, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
             for more = last + 1, #ARGV, 2 do
                 redis.call('HINCRBY', account, ARGV[more], ARGV[more + 1])
             end
+            if counts then redis.call('HINCRBY', account, 'turns', 1) end
             redis.call('PEXPIRE', account, ARGV[at + 1])
         end
     end
@@ -116,20 +127,23 @@ class Spent:
     """By the name of the model."""
     micros: int = 0
     """What it cost, in millionths of the currency, by the prices when it was spent; without models that had none."""
+    reckoned: int = 0
+    """Calls whose tokens the service did not count, or not all: we did, by what was sent and what came."""
 
     @classmethod
     def of(cls, records: Iterable[Record], *, turns: int = 0) -> Spent:
         """What these records cost, those of branches too."""
         tokens: dict[str, Tokens] = {}
-        calls = 0
+        calls = reckoned = 0
         for record in records:
             usage: Mapping[str, int] = record.data.get("usage") or {}
             if any(usage.values()):
                 calls += 1
+                reckoned += bool(record.data.get("reckoned"))
                 model = record.data.get("model") or UNNAMED
                 spent = Tokens(*(usage.get(f"{one.name}_tokens", 0) for one in fields(Tokens)))
                 tokens[model] = tokens.get(model, Tokens()) + spent
-        return cls(turns, calls, tokens)
+        return cls(turns, calls, tokens, reckoned=reckoned)
 
     @property
     def total(self) -> Tokens:
@@ -204,21 +218,44 @@ class Charge:
     """The name of the reservation; empty: none was made."""
     by: str = ""
     """Who made it: another one's is left as it is."""
+    turn: str = ""
+    """Whose it is; empty: nobody's, and then it is settled anew each time."""
+    name: str = ""
+    """Of all charges of the turn it is settled once by this name."""
+    counts: bool = False
+    """The turn counts with it, unless it was counted before."""
 
 
-async def settle(store: Store, charge: Charge, *, conversation_ms: int, again: bool = False) -> None:
-    """Add what was spent, and give back what was reserved for it. `again`: nobody knows whether it was done before; for
-    what was reserved. Raises `Unreachable`.
-    """
+async def settle(store: Store, charge: Charge, *, conversation_ms: int) -> None:
+    """Add what was spent, and give back what was reserved for it. Raises `Unreachable`."""
+    await store.run(_SETTLE, store.layout.spent_root, *_flat(charge, conversation_ms))
+
+
+def see_to(store: Store, charge: Charge, *, conversation_ms: int) -> asyncio.Task[None]:
+    """The same of a turn's, until it was done: once, however often it had to be asked for."""
+    tokens, conversation = charge.spent.total.counted, charge.accounts.conversation.removeprefix("c:")
+    told = (
+        f"settle {tokens} tokens, {charge.spent.micros} millionths, conversation {conversation}, turn {charge.turn[:8]}"
+    )
+    return store.see_to(_SETTLE, store.layout.spent_root, *_flat(charge, conversation_ms), told=told)
+
+
+def _flat(charge: Charge, conversation_ms: int) -> list[str | int]:
     spent = charge.spent
-    amounts = {"turns": spent.turns, "calls": spent.calls, "tokens": spent.total.counted, "money": spent.micros}
+    amounts = {
+        "turns": spent.turns,
+        "calls": spent.calls,
+        "tokens": spent.total.counted,
+        "money": spent.micros,
+        "reckoned": spent.reckoned,
+    }
     for model, tokens in spent.tokens.items():
         amounts |= {f"{kind}:{model}": number for kind, number in asdict(tokens).items()}
     listed = charge.accounts.listed(conversation_ms)
     flat = [text for one in listed for text in one]
     added = [text for name, number in amounts.items() if number for text in (name, number)]
-    told = "again" if again else ""
-    await store.run(_SETTLE, store.layout.spent_root, len(listed), charge.hold, charge.by, told, *flat, *added)
+    about = (charge.hold, charge.by, charge.turn, charge.name, int(charge.counts))
+    return [len(listed), *about, *flat, *added]
 
 
 async def spent(store: Store, names: Sequence[str]) -> list[Spent]:
@@ -239,10 +276,12 @@ def read_spent(found: Mapping[bytes, bytes]) -> Spent:
         kind, _, model = name.decode().partition(":")
         if kind in KINDS and model:
             tokens.setdefault(model, {})[kind] = int(number)
-        elif kind in {"turns", "calls", "money"}:
+        elif kind in {"turns", "calls", "money", "reckoned"}:
             counts[kind] = int(number)
     by_model = {name: Tokens(**one) for name, one in sorted(tokens.items())}
-    return Spent(counts.get("turns", 0), counts.get("calls", 0), by_model, counts.get("money", 0))
+    return Spent(
+        counts.get("turns", 0), counts.get("calls", 0), by_model, counts.get("money", 0), counts.get("reckoned", 0)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from PIL import Image
 
-from config.profiles import Queue
+from config.profiles import Profile, Queue
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Attachment, Event
 from gateway.platforms import Address, Outcome, OutcomeKind, Part, Sent, Stream
@@ -202,13 +202,13 @@ A, B = {"actor": ANA, "group": "album 1"}, {"actor": LI, "group": "album 2"}
 )
 def test_what_is_together_is_one_turn_and_two_peoples_albums_are_two(inbox: list[dict[str, Any]], taken: int) -> None:
     waiting = [member(number, **changed) for number, changed in enumerate(inbox)]
-    assert chosen(waiting, Queue()) == waiting[:taken]
+    assert chosen(waiting, Profile()) == waiting[:taken]
 
 
 @pytest.mark.parametrize(("at_ms", "who", "taken"), [(1_400, ANA, 2), (1_401, ANA, 1), (1_400, LI, 1)])
 def test_a_paste_in_several_messages_is_one_turn_of_one_person(at_ms: int, who: Actor, taken: int) -> None:
     waiting = [member(0, actor=ANA), member(1, actor=who, at_ms=at_ms)]
-    assert chosen(waiting, Queue(gather_ms=400)) == waiting[:taken]
+    assert chosen(waiting, Profile(queue=Queue(gather_ms=400))) == waiting[:taken]
 
 
 async def test_an_album_is_answered_beside_what_another_person_sends(world: AtDesk) -> None:

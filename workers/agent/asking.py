@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from config.settings import Settings
 from gateway import counts
@@ -16,6 +15,7 @@ from gateway.events import is_blank
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.rights.skill_tools import LOAD
+from gateway.running.serving import cancelled
 from gateway.store import Unreachable
 from skills.library import Catalogue
 from workers.agent.borders import Called, take_messages, unless_called
@@ -24,11 +24,11 @@ from workers.agent.circuits import Circuits
 from workers.agent.hints import due
 from workers.agent.trouble import Trouble
 from workers.calling.calls import Calls
-from workers.calling.tabs import Size, Tab, Tabs
+from workers.calling.tabs import Tab, Tabs
 from workers.models import Answer, Model, ModelError, Request, text_of
 from workers.prompt.context import main_line
 from workers.prompt.rendering import Prompt
-from workers.prompt.window import Window, sized
+from workers.prompt.window import Window
 from workers.reading.attached import Attached
 from workers.turn import Ended, Turn
 
@@ -72,13 +72,13 @@ class Asking:
             await turn.write(*hints)
         end = turn.stored.history.end
         fitting = self.window.fitted(turn, work.prompt, pictures, leave)
-        sent = await unless_called(turn, fitting, interrupts=False)
+        sent, size = await unless_called(turn, fitting, interrupts=False)
         if any(record.type == "summary" for record in turn.stored.history.since(end)):
             return None  # it was asked for that, with this leave: what came of it counts first
         broken = breaks(turn.stored.history)
         call = Record("call", turn.now_ms(), {"step": step, "turn": turn.id, "model": leave.model})
-        tab = self._tabs.open(turn, leave.model)
-        async with self._reserved(tab, work, step, sent):
+        tab = self._tabs.open(turn, leave.model, size)
+        async with self._reserved(tab, work, step):
             before = turn.records
             if [(one.type, one.data) for one in before[-1:]] != [
                 ("call", call.data)
@@ -121,28 +121,28 @@ class Asking:
         return answer
 
     @asynccontextmanager
-    async def _reserved(self, tab: Tab, work: Work, step: int, sent: Sequence[dict[str, Any]]) -> AsyncIterator[None]:
+    async def _reserved(self, tab: Tab, work: Work, step: int) -> AsyncIterator[None]:
         """What the call may cost, on the same way to the server as the write within. Raises as `Tab.reserve`."""
         if not tab.limits:
             yield
             return
         turn = work.turn
-        size = sized(turn.stored.history, work.prompt, sent)
-        reserving = asyncio.create_task(self._beside(tab, size))
+        reserving = asyncio.create_task(self._beside(tab))
         try:
             yield
             await reserving
         except BaseException as error:
-            reserving.cancel()
-            await asyncio.gather(reserving, return_exceptions=True)
-            tab.give_back()
+            try:
+                await cancelled([reserving])
+            finally:
+                tab.give_back()
             if isinstance(error, Ended) and error.phrase.startswith("turn.budget"):
                 await turn.write(Record("dropped", turn.now_ms(), {"step": step, "why": "budget"}))
             raise
 
-    async def _beside(self, tab: Tab, size: Size) -> None:
+    async def _beside(self, tab: Tab) -> None:
         await asyncio.sleep(0)  # a write begins two tasks before it asks Redis: so both go out in one tick
-        await tab.reserve(size, self._settings.answer_max_tokens)
+        await tab.reserve(self._settings.answer_max_tokens)
 
     async def _without_pictures(self, work: Work, error: ModelError) -> bool:
         """The service refused one: it gets the conversation without. False: there was none."""

@@ -11,7 +11,7 @@ from gateway.conversation.claim import Leaving
 from gateway.conversation.records import Record
 from gateway.events import Event
 from workers.agent.moves import is_stop, read_event
-from workers.taking import talk_of
+from workers.taking import joining
 from workers.turn import Ended, Turn
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ async def border(turn: Turn, *, joins: bool = True) -> None:
 async def take_messages(turn: Turn, *also: Record) -> None:
     """What people wrote meanwhile joins the turn, `also` after it. Raises `Lost`."""
     _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
-    await _join(turn, talk_of(inbox), *also)
+    await _join(turn, joining(inbox, turn), *also)
 
 
 async def _join(turn: Turn, members: Sequence[bytes], *also: Record) -> None:
@@ -68,7 +68,7 @@ async def look(turn: Turn) -> Called | None:
             return Called(stop=True)
         if turn.aside and await turn.aside(inbox):
             _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
-        return Called(stop=False) if talk_of(inbox) else None
+        return Called(stop=False) if joining(inbox, turn) else None
 
 
 async def _stops(turn: Turn, raw: bytes) -> bool:

@@ -89,6 +89,8 @@ class Answer:
     model: str
     bad_inputs: dict[str, str] = field(default_factory=dict)
     """Ids of tool_use blocks whose arguments could not be read, and why: such a call must not run. Its `input` is {}."""
+    reckoned: bool = False
+    """The service did not count (all of) its tokens: we did, by what was sent and what came."""
 
     @property
     def calls_tools(self) -> bool:

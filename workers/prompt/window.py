@@ -66,15 +66,19 @@ class Window:
 
     async def fitted(
         self, turn: Turn, prompt: Prompt, pictures: Mapping[str, str], leave: Leave
-    ) -> list[dict[str, Any]]:
-        """The messages of the next request, made to fit where they don't; a summary is asked for with its `leave`.
+    ) -> tuple[list[dict[str, Any]], Size]:
+        """The messages of the next request, made to fit where they don't, and how large the request is; a summary is asked
+        for with its `leave`.
 
         Raises `Ended`, `Lost`, `Unreachable`.
         """
         limit = self._limit(turn)
         sent = messages(turn.stored.history, pictures)
-        now = taken(turn.stored.history, prompt, sent)
-        return sent if now <= limit else await self._shrink(turn, prompt, pictures, limit * ROOM / now, leave)
+        now = sized(turn.stored.history, prompt, sent)
+        if now.likely <= limit:
+            return sent, now
+        sent = await self._shrink(turn, prompt, pictures, limit * ROOM / now.likely, leave)
+        return sent, sized(turn.stored.history, prompt, sent)
 
     async def refused(self, turn: Turn, prompt: Prompt, pictures: Mapping[str, str]) -> bool:
         """The model's service says that it is too long, whatever we reckon. False: it was made smaller for that before.
@@ -194,7 +198,8 @@ class Window:
         mark = secrets.token_hex(4)
         text = marks.from_outside(compaction.transcript(found.away, most))
         said = f'<data from="conversation" mark="{mark}">\n{text}\n</data mark="{mark}">'
-        tab = self.tabs.open(turn, leave.model, purpose="summary")
+        size = _size(0, tokens(compaction.INSTRUCTIONS) + tokens(said))
+        tab = self.tabs.open(turn, leave.model, size, purpose="summary")
         most_out = min(compaction.SUMMARY_MAX_TOKENS, self.settings.answer_max_tokens)
         request = Request(
             model=tab.model,
@@ -206,7 +211,7 @@ class Window:
             meter=tab.meter,
         )
         if tab.limits:
-            await tab.reserve(_size(0, tokens(compaction.INSTRUCTIONS) + tokens(said)), most_out)
+            await tab.reserve(most_out)
         try:
             answer = await tab.of(self.trouble.ask(request, leave))
         except ModelError as error:
@@ -222,13 +227,8 @@ def _log_rules(turn: Turn, reason: str, level: int) -> None:
     log(logger, "summary by rules", level=level, conversation=turn.stored.key.id, turn=turn.id[:8], reason=reason)
 
 
-def taken(history: Sequence[Record], prompt: Prompt, sent: Sequence[dict[str, Any]]) -> float:
-    """How many tokens a request takes: by what the service counted last, where nothing has got smaller since."""
-    return sum(_parts(history, prompt, sent))
-
-
 def sized(history: Sequence[Record], prompt: Prompt, sent: Sequence[dict[str, Any]]) -> Size:
-    """How many tokens a request takes, and how many at most."""
+    """How many tokens a request takes, by what the service counted last, where nothing has got smaller since; and at most."""
     return _size(*_parts(history, prompt, sent))
 
 
@@ -248,7 +248,10 @@ def _parts(history: Sequence[Record], prompt: Prompt, sent: Sequence[dict[str, A
             counted = sum(record.data["usage"].values())
             begin = next((at for at in range(len(sent), 0, -1) if sent[at - 1]["role"] == "assistant"), 0)
             since = sum(tokens(message["content"]) for message in sent[begin:])
-            return (counted, since) if counted >= (reckoned - since) / 3 else (0, reckoned)  # some count nothing at all
+            is_counted = (
+                not record.data.get("reckoned") and counted >= (reckoned - since) / 3
+            )  # some count nothing at all
+            return (counted, since) if is_counted else (0, reckoned)
     return 0, reckoned
 
 

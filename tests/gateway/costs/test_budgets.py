@@ -41,7 +41,7 @@ async def ask(store: Store, one: Call, held_to: Any = (DAY,), accounts: Accounts
 
 async def pay(store: Store, one: Call, tokens: int, accounts: Accounts = HERE, **more: Any) -> None:
     spent = Spent(calls=1, tokens={"fast": Tokens(tokens)}, micros=tokens * 10) if tokens else Spent()
-    await settle(store, Charge(accounts, spent, one.name, one.by), conversation_ms=10_000, **more)
+    await settle(store, Charge(accounts, spent, one.name, one.by, **more), conversation_ms=10_000)
 
 
 async def stands(store: Store, limit: Limit = DAY) -> tuple[int, int]:
@@ -110,14 +110,27 @@ async def test_what_nobody_settles_ends_by_itself(store: Store) -> None:
     assert await ask(store, call("t3//answer", 600)) == {DAY: 0}
 
 
-async def test_what_may_have_been_settled_is_settled_once(store: Store) -> None:
-    await ask(store, call())
-    await pay(store, call(), 150)
-    await pay(store, call(), 150, again=True)
-    assert await stands(store) == (150, 0)
-    await ask(store, call())
-    await pay(store, call(), 50, again=True)
+@pytest.mark.parametrize("held_to", [[DAY], [TURNS], []])
+async def test_what_may_have_been_settled_is_settled_once(store: Store, held_to: list[Limit]) -> None:
+    """Whether anything was reserved for it or not: nothing is, where turns alone have a limit."""
+    for number, took in enumerate((150, 50)):
+        await ask(store, call(turn="t1"), held_to)
+        for _ in range(3):
+            await pay(store, call(), took, turn="t1", name=f"{number}")
     assert await stands(store) == (200, 0)
+    [spent] = await spent_of(store, [HERE.person_day])
+    assert (spent.calls, spent.turns) == (2, 1)
+
+
+async def test_a_turn_counts_once_whether_with_its_first_call_or_at_its_end(store: Store) -> None:
+    """A budget may come or go while it runs, or its worker die in between."""
+    end = Charge(HERE, Spent(), turn="t1", counts=True)
+    for name in ("dead", "next"):
+        await settle(store, replace(end, name=name), conversation_ms=10_000)
+    await ask(store, call(turn="t1"), [TURNS])
+    await ask(store, call(turn="t2"), [TURNS])
+    await settle(store, replace(end, turn="t2", name="end"), conversation_ms=10_000)
+    assert [one.turns for one in await spent_of(store, [HERE.person_day, HERE.conversation])] == [2, 2]
 
 
 async def test_a_turn_counts_once_with_its_first_call_whoever_makes_it(store: Store) -> None:
@@ -137,11 +150,11 @@ async def test_a_limit_of_an_account_that_there_is_none_of_holds_nobody(store: S
 
 async def test_a_warning_is_given_once_and_again_only_by_the_turn_that_gave_it(store: Store) -> None:
     await pay(store, call(), 900)
-    assert await to_warn(store, HERE, [DAY, MONTH], "t1") == [DAY, MONTH]
-    assert await to_warn(store, HERE, [DAY], "t2") == []
-    assert await to_warn(store, HERE, [DAY], "t1") == [DAY], "its worker died before the answer was written"
+    assert await to_warn(store, {DAY: HERE, MONTH: HERE}, "t1") == [DAY, MONTH]
+    assert await to_warn(store, {DAY: HERE}, "t2") == []
+    assert await to_warn(store, {DAY: HERE}, "t1") == [DAY], "its worker died before the answer was written"
     tomorrow = Accounts.at(ROOM, Actor("U-ANA", "Ana"), "UTC", NEW_YEAR_MS + 86_400_000)
-    assert await to_warn(store, tomorrow, [DAY], "t3") == [DAY]
+    assert await to_warn(store, {DAY: tomorrow, MONTH: tomorrow}, "t3") == [DAY]
 
 
 def test_a_call_is_reckoned_by_the_dearest_of_its_prices() -> None:

@@ -12,15 +12,15 @@ import pytest
 
 from config.limits import limits
 from config.profiles import Budget
+from gateway import store
 from gateway.conversation.key import ConversationKey
-from gateway.costs import spending
 from gateway.costs.budgets import balances
 from gateway.costs.spending import Accounts, Spent, Tokens, spent
 from gateway.events import Actor
 from gateway.store import Layout, Unreachable
 from tests.harness.model_replies import calls, fails, says
+from tests.harness.processes import until
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
-from workers import turn
 from workers.calling import tabs
 
 MAX = Actor("U-MAX")
@@ -177,17 +177,20 @@ async def test_a_worker_that_dies_leaves_nothing_that_counts_twice(desk_with: Op
         world.model.answer_with(says("Well.", hold=hold))
         async with world.busy("hello") as claim:
             await world.model.until(lambda: world.model.in_flight == 1)
-            before = await stands(world, day(tokens=5_000, turns=3))
+            [(_, held), turns] = await stands(world, day(tokens=5_000, turns=3))
+        await paid(world)
         mailbox = world.desk.mailbox
         await mailbox.hand_over(claim)
         [claim] = (await mailbox.claim(0, "w2", 1)).grants
         attending = asyncio.create_task(world.desk.attend(claim, lambda: 0))
         await world.model.until(lambda: len(world.model.asked) == 2)
-        assert await stands(world, day(tokens=5_000, turns=3)) == before
+        [(lost, held_now), turns_now] = await stands(world, day(tokens=5_000, turns=3))
+        assert (held_now, turns_now) == (held, turns)
         hold.set()
         await attending
         assert world.room.sent == ["Well."]
-        assert await stands(world, day(tokens=5_000, turns=3)) == [(15, 0), (1, 0)]
+        assert lost > 0, "what was sent to the model"
+        assert await stands(world, day(tokens=5_000, turns=3)) == [(lost + 15, 0), (1, 0)]
 
 
 async def test_near_the_end_it_is_said_once_with_the_answer(desk_with: Opened) -> None:
@@ -263,31 +266,214 @@ async def test_compacting_is_held_to_it_too(desk_with: Opened) -> None:
         assert len(world.model.asked) == asked
 
 
+async def test_compacting_is_no_question(desk_with: Opened) -> None:
+    async with desk_with(day(turns=2), context={"keep_messages": 1}) as world:
+        for said in ("one", "two"):
+            await world.ask(said)
+        asked = len(world.model.asked)
+        [told] = await world.ask("/compact")
+        assert told.startswith("Put away")
+        assert len(world.model.asked) == asked + 1
+        assert await stands(world, day(turns=2)) == [(2, 0)]
+        assert (await cost(world)).calls == 3
+
+
 async def test_without_a_budget_nothing_is_reserved(desk_with: Opened) -> None:
     hold = asyncio.Event()
     async with desk_with(None) as world:
         world.model.answer_with(says("Well.", hold=hold))
-        store = world.desk.mailbox.store
+        redis = world.desk.mailbox.store
         async with world.busy("hello"):
             await world.model.until(lambda: world.model.in_flight == 1)
-            assert [key async for key in store.redis.scan_iter(f"{store.layout.spent_root}:*")] == []
+            assert [key async for key in redis.redis.scan_iter(f"{redis.layout.spent_root}:*")] == []
 
 
+@pytest.mark.parametrize("budget", [None, day(tokens=5_000), day(turns=5)])
 async def test_a_settlement_that_nobody_heard_of_is_made_once_more_and_counts_once(
-    desk_with: Opened, monkeypatch: pytest.MonkeyPatch
+    desk_with: Opened, monkeypatch: pytest.MonkeyPatch, budget: dict[str, Any] | None
 ) -> None:
-    real, lost = spending.settle, iter([True])
-    monkeypatch.setattr(turn, "SETTLE_PAUSE_S", 0.01)
+    """Where the server did it and the answer was lost, and where it did not."""
+    monkeypatch.setattr(store, "OWED_PAUSE_S", 0.01)
+    async with desk_with(budget) as world:
+        real, done = world.desk.mailbox.store.run, iter([False, True, True])
 
-    async def settle(*what: Any, **how: Any) -> None:
-        await real(*what, **how)
-        if next(lost, False):
+        async def run(script: Any, *arguments: Any) -> Any:
+            if script.name != "spend" or (is_done := next(done, None)) is None:
+                return await real(script, *arguments)
+            if is_done:
+                await real(script, *arguments)
             raise Unreachable("nobody heard")
 
-    monkeypatch.setattr(spending, "settle", settle)
-    async with desk_with(day(tokens=5_000)) as world:
+        monkeypatch.setattr(world.desk.mailbox.store, "run", run)
         assert await world.ask("hello") == ["Well."]
+        await paid(world)
+        assert await cost(world) == Spent(1, 1, {"fake": Tokens(10, 5)}, 70)
         assert await stands(world, day(tokens=5_000)) == [(15, 0)]
+
+
+async def paid(world: AtDesk) -> None:
+    """Until nothing is owed any more."""
+    await until(lambda: not world.desk.mailbox.store._owed)
+
+
+async def test_what_redis_did_not_take_when_its_turn_was_lost_is_settled_as_soon_as_it_does(
+    desk_with: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "OWED_PAUSE_S", 0.01)
+    hold = asyncio.Event()
+    is_away = False
+    async with desk_with(day(tokens=5_000)) as world:
+        world.model.answer_with(says("Well.", hold=hold, usage=ONE))
+        real = world.desk.mailbox.store.run
+
+        async def run(script: Any, *arguments: Any) -> Any:
+            if is_away and script.name in {"spend", "append"}:
+                raise Unreachable("away")
+            return await real(script, *arguments)
+
+        monkeypatch.setattr(world.desk.mailbox.store, "run", run)
+        async with world.busy("hello") as claim:
+            await world.model.until(lambda: world.model.in_flight == 1)
+            is_away = True
+            hold.set()
+            await until(lambda: bool(world.desk.mailbox.store._owed))
+            claim.lost = True
+        assert (await cost(world)).calls == 0
+        is_away = False
+        await paid(world)
+        assert (await cost(world)).tokens == {"fake": Tokens(10, 5, 100, 20)}
+        assert await stands(world, day(tokens=5_000)) == [(35, 0)]
+
+
+async def test_what_can_not_be_settled_to_the_end_is_told_to_the_operator(
+    desk_with: Opened, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store, "OWED_END_S", 0.01)
+    async with desk_with(day(tokens=5_000)) as world:
+        real = world.desk.mailbox.store.run
+
+        async def run(script: Any, *arguments: Any) -> Any:
+            if script.name == "spend":
+                raise Unreachable("away")
+            return await real(script, *arguments)
+
+        monkeypatch.setattr(world.desk.mailbox.store, "run", run)
+        assert await world.ask("hello") == ["Well."]
+    [line] = [vars(one)["fields"] for one in caplog.records if one.getMessage() == "not done"]
+    assert "settle 15 tokens, 70 millionths" in line["what"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("said", ["three", "/compact"])
+async def test_whoever_is_called_off_while_it_is_reserved_leaves_nothing(
+    desk_with: Opened, monkeypatch: pytest.MonkeyPatch, said: str, when: str
+) -> None:
+    """Whether the server has done it and nobody heard of it, or not."""
+    reached = asyncio.Event()
+    async with desk_with(day(tokens=50_000), context={"keep_messages": 1}) as world:
+        for one in ("one", "two"):
+            await world.ask(one)
+        before, redis = await stands(world, day(tokens=50_000)), world.desk.mailbox.store
+        real = redis.run
+
+        async def run(script: Any, *arguments: Any) -> Any:
+            if script.name != "reserve":
+                return await real(script, *arguments)
+            if when == "after":
+                await real(script, *arguments)
+            reached.set()
+            return await asyncio.Event().wait()
+
+        monkeypatch.setattr(redis, "run", run)
+        async with world.busy(said):
+            async with asyncio.timeout(5):
+                await reached.wait()
+            if when == "after":
+                assert (await stands(world, day(tokens=50_000)))[0][1] > 0
+        await paid(world)
+        assert await stands(world, day(tokens=50_000)) == before
+
+
+async def test_a_call_that_is_cut_by_its_process_end_is_settled(desk_with: Opened) -> None:
+    """Nothing is written after it: the next worker goes on from the records."""
+    async with desk_with(day(tokens=5_000)) as world:
+        world.model.answer_with(says("x" * 700, stall_after_events=3, usage=ONE))
+        async with world.busy("hello"):
+            await world.model.until(lambda: world.model.in_flight == 1)
+            await asyncio.sleep(0.2)
+        await paid(world)
+        assert (await cost(world)).tokens == {"fake": Tokens(10, 200, 100, 20)}
+        assert await stands(world, day(tokens=5_000)) == [(230, 0)]
+
+
+async def test_a_turn_whose_worker_died_before_anything_was_reserved_counts_all_the_same(
+    desk_with: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first call waits for what others have reserved, and a command beside it has its state written down."""
+    monkeypatch.setattr(tabs, "PAUSE_S", 0.01)
+    hold, budget = asyncio.Event(), day(tokens=700, turns=5)
+    async with desk_with(budget) as world:
+        world.model.answer_with(says("Well.", hold=hold))
+        async with world.busy("hello") as first:
+            await world.model.until(lambda: world.model.in_flight == 1)
+            async with world.busy("hello", OTHER) as claim:
+                async with asyncio.timeout(5):
+                    while not any(one.type == "call" for one in await world.history(OTHER)):
+                        await asyncio.sleep(0.01)
+                await world.beside(claim, "/help", where=OTHER)
+            hold.set()
+            await until(lambda: first.lost)
+        await world.desk.mailbox.hand_over(claim)
+        await world.work()
+        assert world.room.sent[-1] == "Well."
+        assert await stands(world, budget) == [(30, 0), (2, 0)]
+
+
+async def test_a_turn_that_waits_for_people_for_days_is_still_the_same_one(desk_with: Opened) -> None:
+    budget = day(turns=3)
+    async with desk_with(budget, approvals={"ask": ["current_time"]}) as world:
+        script = iter([calls("current_time", usage=ONE), says("Noon.", usage=ONE)])
+        world.model.answer_with(lambda _: next(script))
+        [card] = await world.ask("what time is it?")
+        redis = world.desk.mailbox.store
+        assert await redis.redis.delete(
+            *[key async for key in redis.redis.scan_iter(f"{redis.layout.spent_root}:of:*")]
+        )
+        code = next(one.data["code"] for one in await world.history() if one.type == "asked")
+        assert code in card
+        await world.say(f"/approve {code}")
+        await world.work()
+        assert world.room.sent[-1] == "Noon."
+        assert await stands(world, budget) == [(1, 0)]
+
+
+@pytest.mark.parametrize("budget", [None, day(tokens=5_000)])
+async def test_a_service_that_counts_nothing_is_not_free(
+    desk_with: Opened, caplog: pytest.LogCaptureFixture, budget: dict[str, Any] | None
+) -> None:
+    """Its tokens are reckoned by what was sent and what came, and that is said."""
+    nothing = dict.fromkeys(ONE, 0)
+    async with desk_with(budget) as world:
+        world.model.answer_with(says("x" * 700, usage=nothing))
+        await world.ask("hello " * 70)
+        await world.ask("hello")
+        await paid(world)
+        spent_now = await cost(world)
+        assert (spent_now.calls, spent_now.reckoned) == (2, 2)
+        tokens = spent_now.tokens["fake"]
+        assert tokens.output == 2 * 200
+        first, second = (len(one.body) / 3.5 for one in world.model.asked)
+        assert tokens.input == pytest.approx(first + second, rel=0.35)
+        assert spent_now.micros == 2 * tokens.input + 10 * tokens.output
+        if budget:
+            assert await stands(world, budget) == [(tokens.input + tokens.output, 0)]
+        [answer, _] = [one.data for one in await world.history() if one.type == "answer"]
+        assert answer["usage"]["output_tokens"] == 200
+        assert answer["reckoned"]
+        [told] = await world.ask("/usage")
+        assert "2 of them reckoned" in told
+    lines = [one for one in caplog.records if "does not count tokens" in one.getMessage()]
+    assert len(lines) == 1, "once, not with each call"
 
 
 @pytest.mark.parametrize("budget", [None, {**day(tokens=5_000, turns=9), "warn_at": 1}])

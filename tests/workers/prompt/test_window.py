@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -21,10 +22,11 @@ from tests.skills.test_library import write
 from tests.workers.at_desk import AtDesk, at_desk
 from tests.workers.records import answer, said, words
 from tests.workers.test_desk import png
+from workers.calling.tabs import Size
 from workers.calling.taint import tainted
 from workers.prompt.memo import Memo
 from workers.prompt.rendering import prompt
-from workers.prompt.window import estimated, taken, tokens
+from workers.prompt.window import SAFE, estimated, sized, tokens
 
 Opened = Callable[..., AbstractAsyncContextManager[AtDesk]]
 SUMMARY = "Decided: blue. Promised: a report."
@@ -333,19 +335,27 @@ def test_tokens_are_reckoned_by_bytes_and_pictures_by_their_size() -> None:
 
 def test_what_the_service_counted_comes_before_what_we_reckon_unless_it_counts_nothing() -> None:
     nothing = prompt("", "", [])
+
+    def by_us() -> Size:
+        reckoned = estimated(nothing, rendered)
+        return Size(math.ceil(reckoned), math.ceil(reckoned * SAFE))
+
     conversation = [said("x" * 3_500), answer(1, words("y" * 350), usage={"input_tokens": 5_000, "output_tokens": 500})]
     rendered = [
         {"role": "user", "content": "x"},
         {"role": "assistant", "content": "y"},
         {"role": "user", "content": "z" * 35},
     ]
-    assert taken(conversation, nothing, rendered) == 5_500 + 10
+    assert sized(conversation, nothing, rendered) == Size(5_500 + 10, math.ceil(5_500 + 10 * SAFE))
     silent = [conversation[0], answer(1, words("y"), usage={"input_tokens": 1, "output_tokens": 1})]
-    assert taken(silent, nothing, rendered) == estimated(nothing, rendered)
+    assert sized(silent, nothing, rendered) == by_us()
     rendered[-1]["content"] = "z" * 35_000  # most of it came since
-    assert taken(silent, nothing, rendered) == estimated(nothing, rendered)
+    assert sized(silent, nothing, rendered) == by_us()
+    guessed = [conversation[0], answer(1, words("y"), usage=conversation[1].data["usage"])]
+    guessed[1].data["reckoned"] = True
+    assert sized(guessed, nothing, rendered) == by_us(), "that was us, too"
     smaller = [*conversation, Record("shortened", 0, {"results": [], "files": []})]
-    assert taken(smaller, nothing, rendered) == estimated(nothing, rendered)
+    assert sized(smaller, nothing, rendered) == by_us()
 
 
 @pytest.mark.parametrize("quoted", ["", "Somebody else's words."])
