@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from config.profiles import Profile
+from config.profiles import Profile, Rate
 from config.rules import rule_of
 from config.watching import Watched
 from gateway.bell import Bell
@@ -29,6 +29,7 @@ from gateway.store import Unreachable
 
 logger = logging.getLogger(__name__)
 
+NO_RATE: Final = Rate()
 GROUP_MS: Final = 1_000
 """How long an album waits for its next picture."""
 
@@ -86,25 +87,21 @@ class Intake:
             return await self._not_ours(event, profile)
         if event.actor.is_bot and not await self._passes(event, profile):
             return Received("ignored", "the loop guard: too many turns of this bot in a minute")
-        taken = await self._instead(event, profile)
-        if isinstance(taken, Received):
-            return taken
-        if taken is not event:
-            return await self._accept(taken, profile)  # nothing of what was said is kept
+        if over := await self._over(event, profile):
+            return await self._too_many(event, over, profile)
         for one in before:
             if (received := await self._accept(one, profile)).state in {"full", "cold"}:
                 return received  # the platform sends again, and they are asked for again
         return await self._accept(event, profile)
 
-    async def _instead(self, event: Event, profile: Profile) -> Event | Received:
-        """The event, or what is stored in its place: that it was one too many. Or neither."""
-        loaded = self._watched.latest()
-        if over := await self._over(event, profile):
-            if not over.is_first:
-                rule = rule_of(loaded, profile, over.key)
-                return Received("over", f"more than {over.limit} messages of this {over.scope} in a minute: {rule}")
-            return too_many(event, over)
-        return event
+    async def _too_many(self, event: Event, over: Over, profile: Profile) -> Received:
+        """Nothing of what it said is kept. That there was one too many is, the first time in a minute, and told."""
+        if over.is_first:
+            told = await self._accept(too_many(event, over), profile)
+            if told.state == "cold":
+                return told
+        rule = rule_of(self._watched.latest(), profile, over.key)
+        return Received("over", f"more than {over.limit} messages of this {over.scope} in a minute: {rule}")
 
     async def _not_ours(self, event: Event, profile: Profile) -> Received:
         if profile.overhear and not event.actor.is_bot and event.text.strip() and not event.is_empty:
@@ -165,7 +162,7 @@ class Intake:
 
     async def _over(self, event: Event, profile: Profile) -> Over | None:
         """Whether it is one too many. Bots have a limit of their own; what stops a turn is for when much goes on."""
-        if event.actor.is_bot:
+        if event.actor.is_bot or profile.rate == NO_RATE:
             return None
         command = command_of(event)
         known = find(command[0]) if command else None
@@ -179,8 +176,11 @@ class Intake:
 
 
 def too_many(event: Event, over: Over) -> Event:
-    """What is stored in its place: nothing of what it said is read, and that is told."""
+    """What is stored in its place: nothing of what it said is read, and that is told. Whoever sends the same once more, when there
+    is room again, is heard: it is known by another name.
+    """
     told = replace(event, kind="command", name=OVER, text=f"{over.scope} {over.limit}")
+    told = replace(told, dedupe_keys=tuple(f"over {key}" for key in event.dedupe_keys))
     return replace(told, value="", quoted="", group="", attachments=())
 
 

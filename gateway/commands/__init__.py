@@ -6,6 +6,7 @@ A module offers `WHEN_BUSY` (what becomes of it while a turn runs) and `run`.
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import pkgutil
 import re
@@ -131,14 +132,16 @@ class Command(Protocol):
     """It may run again after a crash: what it changes is named by the turn."""
 
 
-def names() -> list[str]:
+@functools.cache
+def names() -> tuple[str, ...]:
     """All commands there are."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != OVER)
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != OVER))
 
 
-def spoken() -> list[str]:
+@functools.cache
+def spoken() -> tuple[str, ...]:
     """All words that are a command."""
-    return sorted([*names(), *ALSO])
+    return tuple(sorted([*names(), *ALSO]))
 
 
 def command_of(event: Event) -> tuple[str, str] | None:

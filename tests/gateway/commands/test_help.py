@@ -30,7 +30,7 @@ def test_every_command_has_a_line_and_a_usage_that_names_it(language: str) -> No
 
 async def test_help_has_one_line_for_each_and_names_other_words_for_it(world: World) -> None:
     told = await world.told("/help", MAX)
-    assert re.findall(r"^- `/(\w+)`", told, re.MULTILINE) == names()
+    assert re.findall(r"^- `/(\w+)`", told, re.MULTILINE) == list(names())
     assert "`/new`, `/clear` begins" in told
 
 

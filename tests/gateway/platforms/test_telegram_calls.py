@@ -424,7 +424,7 @@ async def test_registering_tells_address_secret_kinds_and_commands(telegram: Tel
     }
     menus = [one.body for one in telegram.taken if one.method == "setMyCommands"]
     assert [one.get("language_code") for one in menus] == [None, "zh"]
-    assert [[one["command"] for one in menu["commands"]] for menu in menus] == [spoken(), spoken()]
+    assert [[one["command"] for one in menu["commands"]] for menu in menus] == [list(spoken())] * 2
     with pytest.raises(ConnectionRefused, match="HTTPS"):
         await adapter.register("http://host.example/")
 

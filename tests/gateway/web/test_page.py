@@ -239,6 +239,26 @@ async def test_a_message_that_could_not_be_sent_can_be_sent_again(world: World, 
     page.errors.clear()
 
 
+async def test_a_message_too_many_is_shown_as_one_that_was_not_read_and_why(
+    store: Store, redis_url: str, tmp_path: Path, visitor: Visitor
+) -> None:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text("rate: {person_per_minute: 1}\n")
+    async with served(store, redis_url, tmp_path) as world:
+        page = await opened(visitor, world)
+        await say(page, "one")
+        await page.until("document.querySelectorAll('.bubble').length === 1")
+        for number, said in enumerate(("two", "three"), 1):
+            await say(page, said)
+            await page.until(f"document.querySelectorAll('.note.failed').length === {number}")
+        notes = await page.texts(".note.failed")
+        assert all(
+            one.startswith("These are too many messages in a minute, so this one was not read.") for one in notes
+        )
+        assert "Try again" in notes[0]
+        page.errors.clear()  # a browser tells of every answer that refuses
+
+
 async def test_a_message_cut_off_by_a_reload_is_sent_by_the_next_page(world: World, visitor: Visitor) -> None:
     page = await opened(visitor, world)
     await page.cut_off(is_cut_off=True)
