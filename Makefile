@@ -9,7 +9,7 @@ REQUIRE := $(if $(DESKMATE_TESTS_REQUIRE),--require $(DESKMATE_TESTS_REQUIRE))
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(REQUIRE)
 
-.PHONY: check setup demo test kill-sweep model fix builtin-hashes lock bench clean
+.PHONY: check setup demo test kill-sweep model machines fuzz fix builtin-hashes lock bench clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := check
 
@@ -34,6 +34,16 @@ model: .venv/.test ## all orders in which gateways, workers and Redis can act, w
 kill-sweep: .venv/.test ## each message of a turn, and a process killed at it: `.venv/bin/python -m tests.sweep --help`
 	@$(BIN)/python -m tests.sweep $(if $(SEED),--seed $(SEED)) $(if $(KINDS),--kinds $(KINDS)) \
 		$(if $(COUNT),--count $(COUNT)) $(if $(HOW),--how $(HOW)) $(if $(WAITS),--waits $(WAITS))
+
+# `make machines EXAMPLES=10000 SEED=7`; a machine alone: `make machines ONLY=outbox`
+machines: .venv/.test ## chance against a plain model, on a real Redis: many more, and other, examples than the tests have
+	$(BIN)/python -m pytest -n $(JOBS) tests/machines --timeout 0 --examples $(or $(EXAMPLES),200) \
+		--hypothesis-seed $(or $(SEED),$(shell date +%s)) -k '$(ONLY)'
+
+# `make fuzz SECONDS=600 TARGETS="url split"`
+fuzz: .venv/.test ## bytes that nobody wrote at each reader of what others write, for so many seconds each
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	$(BIN)/python -m tests.fuzz $(or $(SECONDS),60) $(TARGETS)
 
 fix: .venv/.test ## repair what can be repaired
 	$(BIN)/ruff check --fix .

@@ -30,6 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MARK,...",
         help=f"fail instead of skipping where what these marks need is missing: {', '.join(NEEDS)}",
     )
+    parser.addoption(
+        "--examples",
+        default="0",
+        metavar="N",
+        help="so many, and random ones, for each machine in tests/machines; 0: few, fixed",
+    )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
