@@ -12,15 +12,17 @@ from typing import Any, Final
 import pytest
 
 from gateway.conversation.key import ConversationKey
-from gateway.events import Actor
+from gateway.events import Actor, Attachment
 from gateway.rights.skill_tools import ALWAYS_ON, COMES_WITH
 from gateway.shelf.audit import read
 from gateway.store import Layout
 from tests.end_to_end.requests import results
+from tests.gateway.commands.world import skill_md, zipped
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says, several
 from tests.harness.planning import acting, plan
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
+from tests.workers.room import Room
 from workers.agent.breaks import breaks
 
 MAX, LI, ADA = (Actor(f"U-{name.upper()}", name) for name in ("Max", "Li", "Ada"))
@@ -35,14 +37,15 @@ Opened = Callable[..., Awaitable[AtDesk]]
 async def opened(tmp_path: Path, redis_url: str, layout: Layout) -> AsyncIterator[Opened]:
     async with AsyncExitStack() as stack:
 
-        async def there(**changed: Any) -> AtDesk:
+        async def there(room: Room | None = None, **changed: Any) -> AtDesk:
             profile = {
                 "skills": ["*"],
                 "tools": ["load_skill", "send_file", "current_time"],
                 "roles": {"admin": ["chat/U-ADA"], "approver": ["chat/U-LI"]},
                 **changed,
             }
-            return await stack.enter_async_context(at_desk(tmp_path, redis_url, layout.prefix, profile=profile))
+            made = at_desk(tmp_path, redis_url, layout.prefix, room=room, profile=profile)
+            return await stack.enter_async_context(made)
 
         yield there
 
@@ -221,6 +224,23 @@ async def test_without_load_skill_nothing_is_listed_or_found_and_what_was_loaded
     await world.ask("find", actor=MAX)
     assert offered(world.model.asked[-1]) == {"send_file", "current_time", "unload_skill"}
     assert (await outcome(world))["rule"] == "load_skill is switched off in chat/room"
+    assert "web-access" not in world.model.asked[-1].body.decode()
+    await world.ask("hello", ELSEWHERE, actor=MAX)
+    assert "web-access" in world.model.asked[-1].body.decode()
+
+
+async def test_without_load_skill_no_file_brings_word_of_a_skill(opened: Opened) -> None:
+    skill = zipped({"SKILL.md": skill_md("triage", more='paths: ["*.triage"]\n')})
+    world = await opened(Room({"triage.zip": skill, "a.triage": b"x"}))
+    zip_, file = Attachment("file", "triage.zip", "", 900), Attachment("file", "a.triage", "text/plain", 1)
+    await world.ask("/skill add", actor=ADA, attachments=(zip_,))
+    await world.ask("/skill trust triage", actor=LI)
+    hints = []
+    for to in ("on", "off"):
+        await switch(world, to, "load_skill")
+        await world.ask("look", actor=MAX, attachments=(file,))
+        hints.append(len([one for one in await world.history() if one.type == "hint"]))
+    assert hints == [1, 1]
 
 
 async def test_where_the_switches_cannot_be_read_no_tool_runs(opened: Opened) -> None:

@@ -28,8 +28,10 @@ from workers.turn import Turn
 if TYPE_CHECKING:
     from workers.mcp.servers import Servers
 
-_Form = tuple[int, bool, tuple[str, ...], tuple[str, ...]]
-"""Of a prompt: the profile, whether history has calls, the names of its tools, what was approved of those from elsewhere."""
+_Form = tuple[int, bool, tuple[str, ...]]
+"""Of a prompt: the profile, whether history has calls, what was approved of tools from elsewhere. What is switched off needs
+no place in it: each change of a channel's switches makes another catalogue.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Offers:
         had_tools = any(record.type == "tool_result" for record in main_line(turn.stored.history))
         prompts = self._prompts.setdefault(catalogue, {})
         approved = tuple(tool.definition.hash for tool in elsewhere.tools.values())
-        form = (id(profile), had_tools, tuple(tools), approved)
+        form = (id(profile), had_tools, approved)
         if form not in prompts or prompts[form][0] is not profile:
             made = prompt(profile.instructions, index.text if index else "", list(tools.values()), had_tools=had_tools)
             shown = [one.id for one in islice(ordered(catalogue, profile.order), index.shown if index else 0)]
