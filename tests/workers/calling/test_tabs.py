@@ -266,6 +266,69 @@ async def test_compacting_is_held_to_it_too(desk_with: Opened) -> None:
         assert len(world.model.asked) == asked
 
 
+async def test_what_is_called_before_midnight_counts_for_that_day_though_it_ends_after_it(desk_with: Opened) -> None:
+    hold, budget = asyncio.Event(), {"person": {"day": {"tokens": 700}}}
+    async with desk_with(budget, limits={"turn_s": 300_000}) as world:
+        world.model.answer_with(says("Well.", hold=hold, usage={"input_tokens": 300, "output_tokens": 100}))
+        mailbox, today = world.desk.mailbox, at(world)  # hears the time again when the turn is over
+        async with world.busy("hello") as claim:
+            await world.model.until(lambda: world.model.in_flight == 1)
+            mailbox._ahead_ms += 86_400_000
+            hold.set()
+            await until(lambda: claim.lost)
+        await paid(world)
+        assert [(one.spent, one.held) for one in await balances(mailbox.store, today, _of(budget))] == [(400, 0)]
+        tomorrow = Accounts.at(WHERE, MAX, "UTC", mailbox.now_ms() + 86_400_000)
+        assert [(one.spent, one.held) for one in await balances(mailbox.store, tomorrow, _of(budget))] == [(0, 0)]
+
+
+def _of(budget: dict[str, Any]) -> Any:
+    return limits(Budget.model_validate(budget))
+
+
+async def test_many_turns_at_once_never_pass_a_limit_and_all_who_fit_are_answered(
+    desk_with: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tabs, "PAUSE_S", 0.01)
+    budget, seen = day(tokens=2_000), []
+    async with desk_with(budget) as world:
+        world.model.answer_with(says("Well.", usage={"input_tokens": 300, "output_tokens": 100}))
+        for number in range(8):
+            assert await world.say("hello", ConversationKey("chat", "room", f"t{number}")) == "new"
+        claims = [(await world.desk.mailbox.claim(0, f"w{number}", 1)).grants[0] for number in range(8)]
+        working = [asyncio.create_task(world.desk.attend(claim, lambda: 0)) for claim in claims]
+        while not all(one.done() for one in working):
+            seen += await stands(world, budget)
+            await asyncio.sleep(0.01)
+        await paid(world)
+        seen += await stands(world, budget)
+        assert max(spent + held for spent, held in seen) <= 2_000
+        answered = sum(one.startswith("Well.") for one in world.room.sent)
+        assert seen[-1] == (400 * answered, 0)
+        assert 2_000 - 400 * answered < 480, "who was refused would not have fit"
+        assert len(world.room.sent) == 8
+
+
+async def test_a_budget_that_is_lowered_holds_from_the_next_turn_on(desk_with: Opened, tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    async with desk_with(day(tokens=5_000)) as world:
+        script = iter([calls("current_time", usage=ONE), says("Noon.", hold=hold, usage=ONE)])
+        world.model.answer_with(lambda _: next(script))
+        async with world.busy("what time is it?") as claim:
+            await world.model.until(lambda: len(world.model.asked) == 2)
+            file = tmp_path / "profiles/default.yaml"
+            file.write_text(file.read_text().replace("5000", "20"))
+            async with asyncio.timeout(10):
+                while (await world.desk.profile_now(WHERE)).budget.person.day.tokens != 20:
+                    await asyncio.sleep(0.05)
+            hold.set()
+            await until(lambda: claim.lost)
+        assert world.room.sent == ["Noon."]
+        [told] = await world.ask("and now?")
+        assert "70 of 20 tokens are spent" in told
+        assert await stands(world, day(tokens=20)) == [(70, 0)]
+
+
 async def test_compacting_is_no_question(desk_with: Opened) -> None:
     async with desk_with(day(turns=2), context={"keep_messages": 1}) as world:
         for said in ("one", "two"):
