@@ -30,6 +30,8 @@ class Draft:
     filled: Mapping[str, Any] = field(repr=False)
     """The settings file's content, with its variables filled in."""
     profiles: Mapping[str, Source]
+    made: Mapping[str, Profile]
+    """Of these, the profiles that are right as far as this layer knows."""
 
 
 Further = Callable[[Draft], Iterable[Problem]]
@@ -152,7 +154,7 @@ def load(
     problems += found.problems
     problems += _rules(source, filled, found)
     if further is not None:
-        problems += further(Draft(source, filled, found.sources))
+        problems += further(Draft(source, filled, found.sources, found.profiles))
     problems = _sorted(problems)
     if problems and vital is not None:
         settings, found = _as_far_as_possible(source, filled, found, problems, vital)

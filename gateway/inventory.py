@@ -80,10 +80,12 @@ def unknown(draft: Draft) -> Iterator[Problem]:
     if tools and _servers(draft.filled) and find_spec("mcp") is None:
         what = "the package that speaks with MCP servers is not installed"
         yield draft.source.problem(("mcp", "servers"), what, f"wanted: {installing('mcp')}, or no servers")
-    for source in draft.profiles.values():
+    model, _ = check(draft.source, draft.filled.get("model") or {}, ("model",), ModelSettings)
+    for name, source in draft.profiles.items():
         yield from _tools(source, tools, draft.filled)
         yield from _approvals(source, tools)
-        yield from _prices(draft, source)
+        if model and (profile := draft.made.get(name)):  # what is wrong with them was told
+            yield from _prices(source, profile, model)
         for index, pattern in _texts(source.tree.get("skills")) if library else ():
             # What resembles no skill may be one that somebody will add to a channel; what resembles one is a slip.
             ids = [skill.id for skill in library.skills.values()] if library else []
@@ -133,12 +135,8 @@ def _approvals(source: Source, tools: Sequence[str]) -> Iterator[Problem]:
                 yield source.problem(("approvals", key, index), f"there is no tool {name!r}", wanted, meant)
 
 
-def _prices(draft: Draft, source: Source) -> Iterator[Problem]:
+def _prices(source: Source, profile: Profile, settings: ModelSettings) -> Iterator[Problem]:
     """Under a budget in money a model without a price would be free: it is not asked at all, and told here."""
-    profile, _ = check(source, source.tree, (), Profile, given={"name": source.file.stem})
-    settings, _ = check(draft.source, draft.filled.get("model") or {}, ("model",), ModelSettings)
-    if profile is None or settings is None:
-        return  # what is wrong with them was told
     limit = next((one for one in limits(profile.budget) if one.unit == "money"), None)
     asked = [
         profile.model or settings.name,

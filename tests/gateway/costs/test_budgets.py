@@ -6,7 +6,9 @@ import asyncio
 import random
 import secrets
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -210,3 +212,27 @@ async def test_whatever_many_turns_do_at_once_no_limit_is_ever_passed(
             await each.close()
     for now in seen:
         assert now.spent + now.held <= now.limit.most, now
+
+
+@pytest.mark.parametrize(
+    ("timezone", "date", "renews_day", "hours"),
+    [
+        ("Europe/Berlin", "2027-03-28", "2027-03-29 00:00 +0200", 23),
+        ("Europe/Berlin", "2027-10-31", "2027-11-01 00:00 +0100", 25),
+        ("America/New_York", "2027-11-07", "2027-11-08 00:00 -0500", 25),
+        ("Asia/Kathmandu", "2027-12-31", "2028-01-01 00:00 +0545", 24),
+        ("Pacific/Auckland", "2028-02-29", "2028-03-01 00:00 +1300", 24),
+    ],
+)
+def test_a_day_is_one_account_however_long_it_is_and_renews_with_the_next(
+    timezone: str, date: str, renews_day: str, hours: int
+) -> None:
+    """Over a change of time, at the end of a month, and of a year."""
+    begins = datetime.fromisoformat(date).replace(tzinfo=ZoneInfo(timezone)).timestamp() * 1_000
+    ends = begins + hours * 3_600_000
+    at = [Accounts.at(ROOM, Actor("U-ANA"), timezone, int(ms)) for ms in (begins - 1, begins, ends - 1, ends)]
+    assert [one.person_day.endswith(date) for one in at] == [False, True, True, False]
+    for ms in (begins, ends - 1):
+        renewed = renews_at("day", timezone, int(ms))
+        assert f"{renewed:%Y-%m-%d %H:%M %z}" == renews_day
+        assert renewed.timestamp() * 1_000 == ends
