@@ -63,12 +63,12 @@ async def list_(visit: Visit, given: Nothing) -> AllAsked:
     """What waits for a person's word: calls, plans and questions, of all channels that you look after."""
     del given
     found, is_whole = await announced(visit.house.store, LISTED_MAX)
-    rooms = {
-        one.channel_id for one in await visit.mine({_room(key).channel_id: _room(key) for key, _ in found}.values())
-    }
-    mine = [(key, code) for key, code in found if _room(key).channel_id in rooms]
+    rooms = {one.channel_id for one in await visit.mine({key.channel_id: key for key, _ in found}.values())}
+    mine = [(key, code) for key, code in found if key.channel_id in rooms]
     asked = await asyncio.gather(*(_open(visit, key, code) for key, code in mine))
-    waiting = [await _waiting(visit, key, *one) for (key, _), one in zip(mine, asked, strict=True) if one]
+    waiting = await asyncio.gather(
+        *(_waiting(visit, key, *one) for (key, _), one in zip(mine, asked, strict=True) if one)
+    )
     return AllAsked(waiting=sorted(waiting, key=lambda one: one.until_ms), is_whole=is_whole)
 
 
@@ -178,9 +178,5 @@ async def _waiting(visit: Visit, key: ConversationKey, asked: Asked, record: Rec
         choices=[visible(one) for one in asked.choices],
         requester=f"{key.connection}/{asked.requester}" if asked.requester else "",
         until_ms=asked.until_ms,
-        may_decide=await visit.may_say_yes(_room(key), asked.requester),
+        may_decide=await visit.may_say_yes(key, asked.requester),
     )
-
-
-def _room(key: ConversationKey) -> ConversationKey:
-    return ConversationKey(key.connection, key.channel, user=None if key.channel else key.user)

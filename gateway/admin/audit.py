@@ -6,10 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gateway.admin.operations import SOMEWHERE, Anywhere, Result, operation
+from gateway.admin.operations import EVERYTHING, SOMEWHERE, Anywhere, Nothing, Result, operation
 from gateway.admin.visits import Visit
-from gateway.shelf import audit
-from gateway.shelf.audit import Line, short
+from gateway.shelf import audit, chain
+from gateway.shelf.audit import Line, short, shortened
+from skills.visible import one_line
 
 
 class AuditWanted(Anywhere):
@@ -29,6 +30,7 @@ class AuditLine(Result):
     """`skill off`; with `refused` at its end nothing was changed."""
     is_refused: bool
     thing: str
+    """With the first digits of hashes alone."""
     rule: str
     """What allowed or refused it."""
     before: str
@@ -58,7 +60,7 @@ async def list_(visit: Visit, given: AuditWanted) -> AuditLog:
     return AuditLog(
         channel=given.channel,
         lines=[_line(one) for one in found.lines],
-        older=found.lines[-1].id if found.is_more else "",
+        older=found.older,
     )
 
 
@@ -70,8 +72,48 @@ def _line(one: Line) -> AuditLine:
         channel=one.channel,
         what=one.what,
         is_refused=one.what.endswith(" refused"),
-        thing=one.thing,
+        thing=shortened(one.thing),
         rule=one.rule,
         before=short(one.before),
         after=short(one.after),
+    )
+
+
+class Stream(Result):
+    stream: str
+    lines: int
+    older: int
+    """Lines from before there was a chain: nobody can tell anything of them."""
+    head: str
+    """`STREAM:NUMBER:HASH` of its last line: kept elsewhere, it shows later that nothing up to there was changed."""
+    trouble: str
+    """The first line that is broken, missing or changed; empty: there is none."""
+
+
+class Verified(Result):
+    is_whole: bool
+    streams: list[Stream]
+
+
+@operation(EVERYTHING)
+async def verify(visit: Visit, given: Nothing) -> Verified:
+    """Whether the log is as it was written: each line holds the hash of the one before. The first break of each stream is named.
+
+    What was kept elsewhere is compared by `deskmate audit verify --against`.
+    """
+    del given
+    store = visit.house.store
+    found = [await chain.verify(store, one, chain.KeptElsewhere()) for one in audit.streams(store)]
+    return Verified(
+        is_whole=not any(one.trouble for one in found),
+        streams=[
+            Stream(
+                stream=one.stream,
+                lines=one.lines,
+                older=one.older,
+                head=str(one.head) if one.head.n else "",
+                trouble=one_line(one.trouble),
+            )
+            for one in found
+        ],
     )

@@ -8,6 +8,7 @@ from typing import Literal
 from gateway.admin.operations import EVERYTHING, Nothing, Result, operation
 from gateway.admin.visits import Visit
 from gateway.connections import PAGE, that_listen
+from gateway.running.address import own_address
 
 
 class ConnectionRow(Result):
@@ -16,7 +17,7 @@ class ConnectionRow(Result):
     how: Literal["page", "webhook", "listening"]
     """How its messages come: the built-in page, the platform sends them, or over a connection that we hold."""
     webhook: str
-    """The address that the platform sends to; empty for the others."""
+    """The address that the platform sends to, of this machine alone where nothing else is known; empty for the others."""
     is_heard: bool
     """listening: whether somebody holds the connection now."""
     trouble: str
@@ -34,7 +35,7 @@ async def list_(visit: Visit, given: Nothing) -> Connections:
 
     del given
     settings = visit.loaded.settings
-    root = settings.gateway.public_url or f"http://{settings.gateway.host}:{settings.gateway.port}"
+    root = settings.gateway.public_url or own_address(settings) or ""
     listening = that_listen(visit.loaded)
     stands = await asyncio.gather(*(how_it_stands(visit.house.store, one) for one in listening))
     heard = dict(zip(listening, stands, strict=True))

@@ -29,6 +29,7 @@ before: behind a proxy all come from one address, and no secret of 256 bits is f
 SESSIONS_PER_PERSON: Final = 10
 """The one that ends first makes room."""
 TOKENS_MAX: Final = 200
+LINKS_MAX: Final = 10_000
 
 # KEYS[1] is `<prefix>:{admin}`. An index is a sorted set of names by the time at which they end.
 _OPEN = """
@@ -171,15 +172,14 @@ class Keys:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def now_ms(self) -> int:
-        """The server's time, which it is told by when a token ends."""
-        return await self._store.now_ms()
-
     # ---- links and sessions ----
 
     async def make_link(self, caller: Caller, for_s: float) -> str:
+        """Raises `Full`."""
         secret = secrets.token_urlsafe(32)
-        await self._run(_KEEP, "link", _hash(secret), _stored(caller), int(for_s * 1_000), 10_000)
+        given = ("link", _hash(secret), _stored(caller), int(for_s * 1_000), LINKS_MAX)
+        if await self._run(_KEEP, *given) == b"FULL":
+            raise Full(f"there are {LINKS_MAX} unused links, and no more may be")
         return secret
 
     async def look_at_link(self, secret: str, peer: str) -> Caller:
@@ -206,8 +206,9 @@ class Keys:
         kept = await self._run(_SAID, _hash(session.secret))
         return mapping(kept) if kept else {}
 
-    async def end(self, session: Session) -> None:
-        await self._run(_END, "session", _hash(session.secret))
+    async def end(self, secret: str) -> None:
+        """The session of this secret, if there is one."""
+        await self._run(_END, "session", _hash(secret))
 
     async def end_all(self, person: str) -> int:
         """All sessions and unused links of a person (empty: of the operator), or of everybody (`*`); how many."""
@@ -215,10 +216,10 @@ class Keys:
 
     # ---- tokens ----
 
-    async def make_token(self, caller: Caller, name: str, days: int, now_ms: int) -> tuple[Token, str]:
+    async def make_token(self, caller: Caller, name: str, days: int) -> tuple[Token, str]:
         """What is kept of it, and the token itself. Raises `Full`."""
         secret = TOKEN_BEGIN + secrets.token_urlsafe(32)
-        for_ms = days * 86_400_000
+        now_ms, for_ms = await self._store.now_ms(), days * 86_400_000
         stored = _stored(caller, name=name, made_ms=now_ms, ends_ms=now_ms + for_ms)
         if await self._run(_KEEP, "token", _hash(secret), stored, for_ms, TOKENS_MAX) == b"FULL":
             raise Full(f"there are {TOKENS_MAX} tokens, and no more may be")

@@ -99,8 +99,8 @@ class Act:
 
     def of(self, given: Input) -> tuple[str, str]:
         """The command, and what it is about."""
-        fields = {name: str(getattr(given, name)) for name in type(given).model_fields}
-        return self.command.format_map(fields), fields.get(self.about, "")
+        command = self.command.format(to=getattr(given, "to", ""))
+        return command, str(getattr(given, self.about, "")) if self.about else ""
 
 
 @dataclass(frozen=True, slots=True)

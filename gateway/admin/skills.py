@@ -67,7 +67,9 @@ class Skills(Result):
     """Which skills stand behind another one of their id, in words."""
     warnings: list[str]
     may_add: bool
-    """Whether you may add skills here, and have the folders looked at."""
+    """Whether you may add skills here."""
+    may_reload: bool
+    """Whether you may have the folders looked at."""
 
 
 @operation(LOOK)
@@ -81,6 +83,7 @@ async def list_(visit: Visit, given: Anywhere) -> Skills:
         shadowed=behind(here.library.shadowed, visit.language),
         warnings=list(here.library.warnings),
         may_add=visit.may_here("skill add", here),
+        may_reload=visit.may_here("skill reload", here),
     )
 
 

@@ -29,8 +29,8 @@ from gateway.shelf.shelf import Shelf
 from gateway.store import Refused, Store
 
 ROOMS_MAX: Final = 2_000
-LOOKED_AT_MAX: Final = 500
-"""Rooms whose decisions are looked at for somebody whom no file names there."""
+AT_ONCE: Final = 200
+"""Rooms whose decisions are looked at side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +176,11 @@ class Visit:
         if self.sees_all:
             return keys
         by_files = {one.channel_id for one in keys if self._looks_after(place(self.loaded, one))}
-        rest = [one for one in keys if one.channel_id not in by_files][:LOOKED_AT_MAX]
-        heres = await asyncio.gather(*(self.now(one) for one in rest))
-        granted = {one.channel_id for one in heres if self._looks_after(one)}
+        rest = [one for one in keys if one.channel_id not in by_files]
+        granted: set[str] = set()
+        for at in range(0, len(rest), AT_ONCE):
+            heres = await asyncio.gather(*(self.now(one) for one in rest[at : at + AT_ONCE]))
+            granted |= {one.channel_id for one in heres if self._looks_after(one)}
         return [one for one in keys if one.channel_id in by_files | granted]
 
     async def now(self, key: ConversationKey) -> Here:

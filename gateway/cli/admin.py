@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final, TypeVar
 
 import click
 
 from config.loading import Loaded
-from gateway.admin.keys import Full, Keys, Token
+from gateway.admin.keys import Full, Keys
 from gateway.admin.visits import Caller
 from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, user
 from gateway.connections import PAGE
 from gateway.rights.access import Operator, named_as
 from gateway.rights.roles import COMMAND_LINE, typed_person
+from gateway.running.address import own_address
 from gateway.shelf.audit import Change
 
 T = TypeVar("T")
@@ -53,10 +53,13 @@ def link(loaded: Loaded, person: str | None) -> None:
     caller, settings = _caller(loaded, person), loaded.settings
     if not settings.admin.enabled:
         raise Stop("The admin pages are off (admin.enabled).")
-    secret = _with(loaded, lambda keys: keys.make_link(caller, settings.admin.link_s), "admin link", caller.name)
-    gateway = settings.gateway
-    host = gateway.host if gateway.host not in {"", "0.0.0.0", "::"} else "127.0.0.1"  # noqa: S104  # not bound here
-    root = gateway.public_url or f"http://{f'[{host}]' if ':' in host else host}:{gateway.port}"
+    root = settings.gateway.public_url or own_address(settings)
+    if root is None:
+        raise Stop("gateway.port is 0, and no `deskmate up` runs here that tells its port.")
+    try:
+        secret = _with(loaded, lambda keys: keys.make_link(caller, settings.admin.link_s), "admin link", caller.name)
+    except Full as error:
+        raise Stop(f"{error}: see `deskmate admin logout`.") from None
     click.echo(f"{root}/admin/login?link={secret}")
     click.echo(f"For {caller.name}; it can be used once, within {settings.admin.link_s // 60} minutes.", err=True)
 
@@ -74,7 +77,7 @@ def token(loaded: Loaded, person: str | None, name: str, days: int) -> None:
     try:
         made, secret = _with(
             loaded,
-            partial(_made, caller=caller, name=name, days=days),
+            lambda keys: keys.make_token(caller, name, days),
             "admin token",
             f"{name} for {caller.name}",
         )
@@ -100,10 +103,12 @@ def tokens(loaded: Loaded) -> None:
 @pass_readable
 def revoke(loaded: Loaded, id_: str) -> None:
     """End a token at once. ID is what begins its line in `deskmate admin tokens`."""
-    ended = _with(loaded, lambda keys: keys.revoke(id_), "admin revoke", id_)
-    if ended is None:
+    meant = next((one for one in _with(loaded, lambda keys: keys.tokens()) if one.id == id_), None)
+    if meant is None:
         raise Stop(f"There is no token {id_}: see `deskmate admin tokens`.")
-    click.echo(f"The token {ended.name} of {ended.caller.name} opens nothing any more.")
+    about = f"{meant.name} for {meant.caller.name}"
+    _with(loaded, lambda keys: keys.revoke(id_), "admin revoke", about)
+    click.echo(f"The token {meant.name} of {meant.caller.name} opens nothing any more.")
 
 
 @admin.command(epilog=for_example("admin logout", "admin logout --as slack-main/U024BE7LH"))
@@ -135,10 +140,6 @@ def _with(loaded: Loaded, work: Callable[[Keys], Awaitable[T]], *told: str) -> T
         return await work(Keys(there.store))
 
     return do(loaded, None, run)
-
-
-async def _made(keys: Keys, *, caller: Caller, name: str, days: int) -> tuple[Token, str]:
-    return await keys.make_token(caller, name, days, await keys.now_ms())
 
 
 def _day(at_ms: int) -> str:

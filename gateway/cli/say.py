@@ -19,8 +19,7 @@ import click
 from config.settings import Settings
 from gateway.cli import Stop, pass_settings
 from gateway.platforms.webchat import CONVERSATION
-from gateway.running.address import noted_address
-from gateway.running.machine import Machine, reachable
+from gateway.running.address import own_address
 from gateway.text.unmarked import plain
 from gateway.web.client import Heard, NotReachable, Refused, Visit
 
@@ -65,7 +64,10 @@ def say(
     conversation = secrets.token_hex(8) if conversation is None else conversation
     if not CONVERSATION.fullmatch(conversation):
         raise click.BadParameter("1 to 64 letters, digits, - and _ are allowed", param_hint="--conversation")
-    address = (url or own_address(settings)).rstrip("/")
+    found = url or own_address(settings)
+    if found is None:
+        raise Stop("gateway.port is 0, and no `deskmate up` runs here that tells its port: give --url.", UNREACHABLE)
+    address = found.rstrip("/")
     click.echo(f"conversation: {conversation}", err=True)
     try:
         asyncio.run(_say(settings, address, conversation, text, timeout_s))
@@ -77,15 +79,6 @@ def say(
         raise Stop(f"The gateway refused it: {why}", NO_REPLY) from None
     except TimeoutError:
         raise Stop(f"No reply within {timeout_s:g} s. It may still come: see the conversation.", NO_REPLY) from None
-
-
-def own_address(settings: Settings) -> str:
-    """Where a gateway with these settings answers on this machine. A port of 0 is known only of a running `up`."""
-    if noted := noted_address(settings.data):
-        return noted
-    if settings.gateway.port == 0:
-        raise Stop("gateway.port is 0, and no `deskmate up` runs here that tells its port: give --url.", UNREACHABLE)
-    return Machine(reachable(settings.gateway.host), settings.gateway.port, redis_url="").address
 
 
 async def _say(settings: Settings, address: str, conversation: str, text: str, timeout_s: float) -> None:

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from config.settings import Settings
 from gateway.logs import log
+from gateway.running.machine import Machine, reachable
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +44,15 @@ def noted_address(data: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return None  # left behind by one that was killed
+
+
+def own_address(settings: Settings) -> str | None:
+    """Where a gateway with these settings answers on this machine. A port of 0 is known only of a running `up`; else none."""
+    if noted := noted_address(settings.data):
+        return noted
+    if settings.gateway.port == 0:
+        return None
+    return Machine(reachable(settings.gateway.host), settings.gateway.port, redis_url="").address
 
 
 def noted_since_s(data: Path) -> float | None:

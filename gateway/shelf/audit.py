@@ -21,6 +21,8 @@ from gateway.store import Store, reading
 
 PAGE: Final = 500
 """Lines that are read at a time."""
+PAGES_MAX: Final = 10
+"""So often for one page of those of some rooms."""
 REFUSALS_KEPT: Final = 100_000
 """About so many; changes are all kept."""
 _HASH: Final = re.compile(r"\b[0-9a-f]{64}\b")
@@ -111,31 +113,45 @@ class Page:
     """Some lines, the latest first."""
 
     lines: list[Line]
-    is_more: bool
-    """Whether there are older ones."""
+    older: str
+    """The id that the next page is `before`; empty: there are no older ones."""
 
 
-async def page(store: Store, *, rooms: Collection[str] | None, most: int, before: str = "") -> Page:
+async def page(
+    store: Store, *, rooms: Collection[str] | None, most: int, before: str = "", pages: int = PAGES_MAX
+) -> Page:
     """The latest lines of these rooms (None: all of everything), or those older than the one of that id.
 
-    Lines of one moment stay together, so that none is left out between two pages. Raises `Unreachable`.
+    Lines of one moment stay together, so that none is left out between two pages. So much of each stream is looked at: where
+    these rooms have few lines, a page may have fewer than `most`, or none, and older ones. Raises `Unreachable`.
     """
     found: list[Line] = []
+    reached: list[tuple[int, int]] = []
+    """Of streams that go on: all lines from there on are known."""
     for key in streams(store).values():
-        end = f"({before}" if before else "+"
-        of_stream: list[Line] = []
-        while len(of_stream) <= most and end:
+        end, of_stream = f"({before}" if before else "+", 0
+        for _ in range(pages):
             with reading():
                 read: Any = await store.redis.xrevrange(key, max=end, count=PAGE)
             lines = [_line(id_.decode(), fields) for id_, fields in read]
-            of_stream += [one for one in lines if rooms is None or one.channel in rooms]
-            end = f"({lines[-1].id}" if len(read) == PAGE else ""
-        found += of_stream
-    found.sort(key=_when, reverse=True)
+            theirs = [one for one in lines if rooms is None or one.channel in rooms]
+            found, of_stream = found + theirs, of_stream + len(theirs)
+            if len(read) < PAGE:
+                break
+            end = f"({lines[-1].id}"
+            if of_stream > most:
+                reached.append(_when(lines[-1]))
+                break
+        else:
+            reached.append(_when(lines[-1]))
+    first = max(reached, default=(0, 0))
+    known = sorted((one for one in found if _when(one) >= first), key=_when, reverse=True)
     end_at = most
-    while end_at < len(found) and found[end_at].id == found[end_at - 1].id:
+    while end_at < len(known) and known[end_at].id == known[end_at - 1].id:
         end_at += 1
-    return Page(found[:end_at], len(found) > end_at)
+    if len(known) > end_at:
+        return Page(known[:end_at], known[end_at - 1].id)
+    return Page(known, f"{first[0]}-{first[1]}" if reached else "")
 
 
 def streams(store: Store) -> dict[str, str]:
@@ -171,12 +187,17 @@ def _line(id_: str, fields: dict[bytes, bytes]) -> Line:
     return Line(id_, int(id_.partition("-")[0]), who, channel, what, thing, rule, before, after, n, hash_)
 
 
+def shortened(text: str) -> str:
+    """With the first digits of hashes alone."""
+    return _HASH.sub(lambda found: found[0][:12], text)
+
+
 def short(stored: str) -> str:
     """A decision in a word: which way it was switched, or the first digits of a bundle. Times are of this machine."""
     try:
         read = mapping(stored)
     except ValueError:
-        return _HASH.sub(lambda found: found[0][:12], _UNTIL.sub(_until, stored))
+        return shortened(_UNTIL.sub(_until, stored))
     match read:
         case {"to": str(to)}:
             return to
@@ -184,7 +205,7 @@ def short(stored: str) -> str:
             return bundle[:12]
         case {"by": str()}:
             return "yes"
-    return _HASH.sub(lambda found: found[0][:12], stored)
+    return shortened(stored)
 
 
 def _until(until: re.Match[str]) -> str:

@@ -13,14 +13,16 @@ from gateway.admin import (
     connections,
     conversations,
     dead,
+    explain,
     notes,
     overview,
     people,
     skills,
     spending,
 )
-from gateway.admin.operations import Operation, Result
+from gateway.admin.operations import Operation, Result, Told
 from gateway.admin.visits import Visit
+from gateway.shelf.outcomes import Refusal
 from gateway.web.admin.visiting import given
 
 Query = Mapping[str, str]
@@ -145,7 +147,23 @@ async def _connections(visit: Visit, query: Query) -> dict[str, Result | None]:
 
 
 async def _audit(visit: Visit, query: Query) -> dict[str, Result | None]:
-    return {"found": await ask(audit.list_, visit, query), "places": await ask(channels.list_, visit, {})}
+    return {
+        "found": await ask(audit.list_, visit, query),
+        "places": await ask(channels.list_, visit, {}),
+        "verified": await ask(audit.verify, visit, {}) if query.get("verify") else None,
+    }
+
+
+async def _explain(visit: Visit, query: Query) -> dict[str, Result | None]:
+    """What is not there is told beside the question."""
+    places, query = await _places(visit, query)
+    try:
+        found = await ask(explain.show, visit, query) if query.get("channel") else None
+    except Refusal as refusal:
+        if refusal.kind != "no_such":
+            raise
+        return {"places": places, "found": None, "wrong": Told(told=str(refusal.values["told"]))}
+    return {"places": places, "found": found, "wrong": None}
 
 
 PAGES: Final = (
@@ -157,6 +175,7 @@ PAGES: Final = (
     Page("/admin/conversation", "admin.title.conversation", "conversation.html", _conversation, "/admin/conversations"),
     Page("/admin/channels", "admin.title.channels", "channels.html", _channels),
     Page("/admin/channel", "admin.title.channel", "channel.html", _channel, "/admin/channels"),
+    Page("/admin/explain", "admin.title.explain", "explain.html", _explain, "/admin/channels"),
     Page("/admin/skills", "admin.title.skills", "skills.html", _skills),
     Page("/admin/skill", "admin.title.skill", "skill.html", _skill, "/admin/skills"),
     Page("/admin/people", "admin.title.people", "people.html", _people),

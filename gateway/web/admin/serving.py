@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from config.settings import Settings
-from gateway.admin.keys import SECRET, Session
+from gateway.admin.keys import SECRET, Full, Session
 from gateway.admin.operations import operations, status_of
 from gateway.admin.visits import Caller, House
 from gateway.logs import log
@@ -223,7 +223,11 @@ class Pages:
         caller = Caller(await self._provider.person(secret, request.query))
         change = Change("", caller.name, "", "", self._provider.rule)
         await self._house.shelf.note(change, "admin link", caller.name)
-        response = _see_other(f"/admin/login?link={await self._door.keys.make_link(caller, oidc.WITHIN_S)}")
+        try:
+            link = await self._door.keys.make_link(caller, oidc.WITHIN_S)
+        except Full as error:
+            raise Closed(503, "admin.closed.full", str(error)) from None
+        response = _see_other(f"/admin/login?link={link}")
         response.del_cookie(oidc.COOKIE, path=oidc.PATH)
         return response
 

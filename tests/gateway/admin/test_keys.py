@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from gateway.admin.keys import SESSIONS_PER_PERSON, TRIES, Keys, Unknown
+from gateway.admin.keys import SESSIONS_PER_PERSON, TRIES, Full, Keys, Unknown
 from gateway.admin.visits import Caller
 from gateway.store import Store
 
@@ -49,7 +49,7 @@ async def test_links_and_sessions_end_by_themselves(keys: Keys) -> None:
 async def test_redis_holds_no_secret(keys: Keys, store: Store) -> None:
     link = await keys.make_link(ANA, 60)
     session = await keys.use_link(await keys.make_link(ANA, 60), "peer", 60)
-    _, token = await keys.make_token(ANA, "ci", 1, 1)
+    _, token = await keys.make_token(ANA, "ci", 1)
     stored = b""
     async for key in store.redis.scan_iter(match=f"{store.layout.prefix}:*"):
         kind = await store.redis.type(key)
@@ -84,7 +84,7 @@ async def test_what_is_kept_without_a_name_opens_nothing(keys: Keys) -> None:
 
 
 async def test_a_token_opens_until_it_is_revoked(keys: Keys) -> None:
-    made, secret = await keys.make_token(ANA, "ci", 30, 1_000)
+    made, secret = await keys.make_token(ANA, "ci", 30)
     assert await keys.token(secret, "peer") == made
     assert await keys.tokens() == [made]
     assert await keys.revoke("other") is None
@@ -96,7 +96,7 @@ async def test_a_token_opens_until_it_is_revoked(keys: Keys) -> None:
 
 async def test_one_kind_of_key_opens_no_other_door(keys: Keys) -> None:
     link = await keys.make_link(ANA, 60)
-    _, token = await keys.make_token(ANA, "ci", 1, 1)
+    _, token = await keys.make_token(ANA, "ci", 1)
     session = await keys.use_link(await keys.make_link(ANA, 60), "peer", 60)
     for secret in (token, session.secret, token.removeprefix("dma_")):
         with pytest.raises(Unknown):
@@ -107,7 +107,7 @@ async def test_one_kind_of_key_opens_no_other_door(keys: Keys) -> None:
 
 
 async def test_wrong_keys_are_counted_by_address_and_keep_no_right_one_out(keys: Keys) -> None:
-    _, token = await keys.make_token(ANA, "ci", 1, 1)
+    _, token = await keys.make_token(ANA, "ci", 1)
     for number in range(TRIES + 1):
         with pytest.raises(Unknown) as wrong:
             await keys.token(f"dma_{number:043}", "peer")
@@ -116,3 +116,10 @@ async def test_wrong_keys_are_counted_by_address_and_keep_no_right_one_out(keys:
     with pytest.raises(Unknown) as wrong:
         await keys.token("dma_", "another")
     assert not wrong.value.is_many
+
+
+async def test_where_there_are_too_many_links_none_is_made(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.admin.keys.LINKS_MAX", 1)
+    await keys.make_link(ANA, 60)
+    with pytest.raises(Full):
+        await keys.make_link(ANA, 60)

@@ -9,13 +9,14 @@ import pytest
 from gateway.admin.operations import operations
 from gateway.admin.visits import Caller
 from gateway.approvals.asked import Word, asked_in, decided
+from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import event_of
 from gateway.conversation.records import Record
 from gateway.conversation.uses import Used
 from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
 from gateway.events import Event
 from gateway.intake import Received
-from gateway.shelf.audit import streams
+from gateway.shelf.audit import Line, page, streams
 from gateway.shelf.outcomes import Refusal
 from tests.gateway.admin.world import ADMIN, APPROVER, CHANNEL_ADMIN, MEMBER, OTHER_ROOM, OWNER, ROOM, STRANGER, Admins
 from tests.gateway.commands.world import ANA, DEV, OPS, zipped
@@ -378,3 +379,64 @@ async def test_of_whom_to_let_in_admins_see_and_end_those_of_their_own_profile(t
     assert await seen(ADMIN, ROOM) == [[], []]
     line = next(one for one in await there.audit() if one.what == "pair end")
     assert (line.channel, line.who) == ("slack-main/D-U-NEW", "slack-main/U-ANA")
+
+
+async def test_who_was_named_in_the_chat_finds_their_channel_among_however_many(there: Admins) -> None:
+    many = [ConversationKey("slack-main", f"C-{number}") for number in range(700)]
+    mine = await there.visit(CHANNEL_ADMIN).mine([*many, OPS])
+    assert [one.channel for one in mine] == ["C-OPS"]
+
+
+async def test_why_is_told_of_a_channel_a_skill_a_tool_and_a_person(there: Admins) -> None:
+    async def why(**given: str) -> dict[str, Any]:
+        found = await there.do("explain.show", ADMIN, channel=ROOM, **given)
+        return {one.subject: one for one in found.answers}
+
+    assert (await why())["profile"].answer == "default"
+    await there.do("skills.switch", ADMIN, channel=ROOM, id="triage", to="off")
+    assert (await why(skill="triage"))["triage"].answer == "no"
+    assert "off in this channel" not in (await why(tool="load_skill"))["load_skill"].rule
+    may = await why(person="slack-main/U-MAX")
+    assert (may["/skill off"].answer, may["/help"].answer) == ("no", "yes")
+    assert "default.yaml line" in may["/skill off"].rule
+    for given in ({"skill": "nothing-like-it"}, {"tool": "nothing"}, {"person": "U-MAX"}):
+        with pytest.raises(Refusal, match="no_such"):
+            await why(**given)
+
+
+async def test_whether_the_log_is_whole_is_told_with_the_first_break(there: Admins) -> None:
+    assert (await there.do("audit.verify")).is_whole
+    key = streams(there.house.store)["changes"]
+    redis: Any = there.house.store.redis
+    [(first, _), *_] = await redis.xrange(key)
+    await redis.xdel(key, first)
+    found = await there.do("audit.verify", OWNER)
+    assert not found.is_whole
+    [broken] = [one for one in found.streams if one.trouble]
+    assert (broken.stream, "line 1 is missing" in broken.trouble) == ("changes", True)
+
+
+async def test_a_log_of_other_rooms_is_not_read_to_its_end_for_one_page(
+    there: Admins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.shelf.audit.PAGE", 4)
+    for number in range(30):
+        to = "on" if number % 2 else "off"
+        await there.do("skills.switch", channel=ROOM if number % 10 == 0 else OTHER_ROOM, id="triage", to=to)
+    everything = [one for one in reversed(await there.audit()) if one.channel == ROOM]
+    store, before, pages = there.house.store, "", 0
+    found: list[Line] = []
+    while pages < 50:
+        one = await page(store, rooms={ROOM}, most=2, before=before, pages=1)
+        found, before, pages = found + one.lines, one.older, pages + 1
+        assert len(one.lines) <= 4
+        if not before:
+            break
+    assert [one.id for one in found] == [one.id for one in everything]
+    assert pages > 5
+
+
+async def test_who_may_not_reload_is_not_offered_it(there: Admins) -> None:
+    assert (await there.do("skills.list", ADMIN, channel=ROOM)).may_reload
+    listed = await there.do("skills.list", CHANNEL_ADMIN, channel=ROOM)
+    assert (listed.may_add, listed.may_reload) == (True, False)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.admin.keys import Keys, Unknown
+from gateway.running.address import address_noted
 from gateway.shelf.audit import read
 from gateway.store import Layout, Store
 from tests.gateway.cli.test_acts import CONNECTIONS, Typed
@@ -43,9 +44,28 @@ async def test_a_token_is_shown_once_listed_and_revoked(typed: Typed, store: Sto
     listed = await typed("admin", "tokens")
     assert token.id in listed
     assert secret not in listed
+    assert "no token" in await typed.fails("admin", "revoke", "nothing")
     assert "opens nothing any more" in await typed("admin", "revoke", token.id)
     assert "There are no tokens" in await typed("admin", "tokens")
     assert "no token" in await typed.fails("admin", "revoke", token.id)
+    lines = [(one.what, one.thing) for one in await read(store)]
+    assert lines[-1] == ("admin revoke", "ci for slack-main/U-ANA")
+    assert [what for what, _ in lines].count("admin revoke") == 1, "what is not there leaves no line"
+
+
+@pytest.mark.parametrize("port", [0, 8123])
+async def test_a_link_begins_with_the_address_that_answers(
+    store: Store, layout: Layout, tmp_path: Path, redis_url: str, port: int
+) -> None:
+    data = tmp_path / "data"
+    settings = f"{CONNECTIONS.format(prefix=layout.prefix)}gateway: {{port: {port}}}\n"
+    typed = Typed(World(store, tmp_path, settings=settings), redis_url)
+    if port:
+        assert "http://127.0.0.1:8123/admin/login?link=" in await typed("admin", "link")
+    else:
+        assert "no `deskmate up` runs here" in await typed.fails("admin", "link")
+    with address_noted(data, "http://127.0.0.1:43210"):  # of an `up` with a port of its own
+        assert "http://127.0.0.1:43210/admin/login?link=" in await typed("admin", "link")
 
 
 async def test_logout_ends_links_and_sessions(typed: Typed, store: Store) -> None:

@@ -169,3 +169,36 @@ async def test_who_may_not_read_sees_that_there_are_conversations_and_no_more(bu
     async with busy.browser(MEMBER) as browser:
         for path in ADDRESSES:
             assert (await browser.get(path.replace("LETTER", "0-1-1"))).status == 403, path
+
+
+async def test_what_is_asked_why_is_told_on_the_page_and_so_is_what_is_not_there(busy: Served) -> None:
+    async with busy.browser(ADMIN) as browser:
+        told = await browser.get(f"/admin/explain?channel={ROOM}&skill=triage")
+        assert "triage" in told.text
+        assert "profiles/default.yaml line" in told.text
+        wrong = await browser.get(f"/admin/explain?channel={ROOM}&tool=nothing")
+        assert (wrong.status, "there is no tool nothing" in wrong.text) == (200, True)
+        assert (await browser.get(f"/admin/audit?channel={ROOM}&verify=1")).status == 403
+    async with busy.browser(OWNER) as browser:
+        assert "changes:" in (await browser.get("/admin/audit?verify=1")).text
+
+
+async def test_the_page_that_asks_again_and_again_takes_the_figures_alone(busy: Served) -> None:
+    async with busy.browser(ADMIN) as browser:
+        assert '/admin/approvals">Words' in (await browser.get("/admin")).text
+        live = (await browser.get("/admin?live=1")).text
+    assert 'id="live"' in live
+    assert "Words on calls" not in live
+
+
+async def test_a_dead_letter_is_asked_again_from_its_page(busy: Served) -> None:
+    letter = await busy.there.bury()
+    async with busy.browser(ADMIN) as browser:
+        page = (await browser.get(f"/admin/letter?channel={ROOM}&letter={letter.id}")).text
+        assert "hello" in page
+        fields = {"channel": ROOM, "letter": letter.id, "csrf": await browser.csrf(), "back": "/admin/dead"}
+        answer = await browser.post("/admin/do/dead.retry", fields)
+        assert (answer.status, answer.headers["Location"]) == (303, "/admin/dead")
+        listed = (await browser.get("/admin/dead")).text
+    assert "It is asked once more." in listed
+    assert letter.id not in listed

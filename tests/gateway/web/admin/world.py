@@ -76,7 +76,7 @@ class Served:
             yield browser
 
     async def token(self, caller: Caller = OPERATOR) -> str:
-        return (await self.keys.make_token(caller, "test", 1, 1))[1]
+        return (await self.keys.make_token(caller, "test", 1))[1]
 
 
 @contextlib.asynccontextmanager
