@@ -60,8 +60,8 @@ class _Alone:
         self._busy = 0
         self._tasks: set[asyncio.Task[None]] = set()
         """Each is a child that begins, or waits to be used."""
-        self._begun_for: set[str] = set()
-        """Conversations for which a child begins: one each."""
+        self._one_begins = False
+        """One after the other: several that begin at once would all be late, and the first may do for all."""
 
     async def attend(self, claim: Claim) -> None:
         """See `attend_alone`. Where no child is free the conversation is not held meanwhile: else we might die of another one, and
@@ -88,9 +88,9 @@ class _Alone:
         await self._judge(claim, ended)
 
     async def _come_back(self, claim: Claim) -> None:
-        if claim.conversation not in self._begun_for and len(self._tasks) + self._busy < AT_ONCE:
-            self._begun_for.add(claim.conversation)
-            self._keep(self._begin(claim.conversation))
+        if not self._one_begins and len(self._tasks) + self._busy < AT_ONCE:
+            self._one_begins = True
+            self._keep(self._begin())
         await self._desk.mailbox.park(claim, LATER_MS, None, self._desk.worker, 0)
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
@@ -98,15 +98,17 @@ class _Alone:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _begin(self, conversation: str) -> None:
-        child = await _Child.start(self._config, self._desk.worker)
+    async def _begin(self) -> None:
         is_ready = False
         try:
-            is_ready = await child.is_ready()
+            child = await _Child.start(self._config, self._desk.worker)
+            try:
+                is_ready = await child.is_ready()
+            finally:
+                if not is_ready:
+                    await child.end()
         finally:
-            self._begun_for.discard(conversation)
-            if not is_ready:
-                await child.end()
+            self._one_begins = False
         if is_ready:
             await self._rest(child)
         else:
