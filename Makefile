@@ -9,7 +9,7 @@ REQUIRE := $(if $(DESKMATE_TESTS_REQUIRE),--require $(DESKMATE_TESTS_REQUIRE))
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(REQUIRE)
 
-.PHONY: check setup demo test kill-sweep model machines fuzz fix builtin-hashes lock bench clean
+.PHONY: check setup demo test kill-sweep chaos soak figures model machines fuzz fix builtin-hashes lock bench clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := check
 
@@ -44,6 +44,17 @@ machines: .venv/.test ## chance against a plain model, on a real Redis: many mor
 fuzz: .venv/.test ## bytes that nobody wrote at each reader of what others write, for so many seconds each
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	$(BIN)/python -m tests.fuzz $(or $(SECONDS),60) $(TARGETS)
+
+chaos: .venv/.test ## a crowd talks while processes and Redis are killed: `.venv/bin/python -m tests.chaos --help`
+	@$(BIN)/python -m tests.chaos chaos $(if $(SEED),--seed $(SEED)) $(if $(MESSAGES),--messages $(MESSAGES)) \
+		$(if $(CONVERSATIONS),--conversations $(CONVERSATIONS)) $(if $(RATE),--rate $(RATE))
+
+soak: .venv/.test ## an hour (MINUTES=60) of even load: memory, keys and descriptors stay as they are
+	@$(BIN)/python -m tests.chaos soak $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(RATE),--rate $(RATE))
+
+figures: .venv/.test ## an outage of Redis, two workers beside one, loud and quiet channels, two machines on one Redis
+	@$(BIN)/python -m tests.chaos figures $(if $(SEED),--seed $(SEED))
 
 fix: .venv/.test ## repair what can be repaired
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,76 @@
+"""Small whole runs, each with a seed of its own that stays: deskmate passes, and the plain way does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import workers.alone
+import workers.opening  # noqa: F401  # so that all scripts are known by their names
+from tests.chaos import soak
+from tests.chaos.naive import naive_town
+from tests.chaos.run import Order, chaos
+from tests.harness.checking import check
+from tests.harness.history import History
+
+SEED: Final = 11
+
+
+@pytest.mark.timeout(240)
+async def test_a_crowd_is_answered_once_and_in_order_whatever_dies(tmp_path: Path) -> None:
+    # leases longer than the shortest, and room in time: on a busy machine waits are long, and that is not what is tried here
+    waits = {"mailbox": {"lease_s": 2.5, "poll_s": 0.3, "send_timeout_s": 1.5}}
+    order = Order(
+        SEED, messages=60, conversations=12, rate=4.0, doubled=0.2, waits=waits, between_s=(1.0, 3.0), redis_s=7.0,
+        lease_s=2.5, workers=2, think_s=0.2, told_within_s=120.0, back_within_s=120.0,
+    )  # fmt: skip
+    came = await chaos(order, tmp_path / "run", lambda _: None)
+    assert not came.verdict.violations, came.verdict.report()
+    counts = came.verdict.counts
+    assert counts["messages"] == counts["taken"] >= order.messages + order.conversations
+    assert counts["deliveries"] > counts["messages"]
+    assert came.kills + came.stops >= 4
+    assert came.redis_kills >= 1
+    assert counts["grants"]
+    assert counts["effects"]
+
+
+@pytest.mark.timeout(240)
+async def test_the_plain_way_loses_and_doubles_under_the_same_deaths(tmp_path: Path) -> None:
+    """Else the checker is blind."""
+    order = Order(
+        SEED, messages=36, conversations=10, rate=3.0, doubled=0.25, between_s=(0.8, 2.4), redis_s=None, gateways=1,
+        workers=3, victims=("worker",), pauses=0.0, think_s=0.5, kinds=(("plain", 1.0),), told_within_s=10.0,
+        back_within_s=6.0,
+    )  # fmt: skip
+    came = await chaos(order, tmp_path / "run", lambda _: None, naive_town)
+    found = {(one.invariant, one.what) for one in came.verdict.violations}
+    assert {("I1", "lost"), ("I2", "doubled")} <= found, came.verdict.report()
+
+
+@pytest.mark.timeout(240)
+async def test_a_short_soak_leaves_memory_descriptors_and_threads_as_they_are(tmp_path: Path) -> None:
+    most = {**soak.MOST, "memory": 0.15}  # in so short a time it is not warm yet
+    order = soak.Order(SEED, minutes=0.3, rate=5.0, conversations=10, think_s=0.1, most=most)
+    came = await soak.soak(order, tmp_path / "run", lambda _: None)
+    assert not came.verdict.violations, came.verdict.report()
+    assert not came.too_much, came.lines()
+    assert came.verdict.counts["messages"] == 90
+    assert {name.rpartition(" ")[2] for name in came.grew} == {"memory", "descriptors", "threads", "keys", "dataset"}
+
+
+def test_what_grows_in_a_soak_is_named() -> None:
+    before, after = (
+        {"worker memory": 100.0, "worker descriptors": 20.0},
+        {"worker memory": 130.0, "worker descriptors": 40.0},
+    )
+    grew = soak.grown([before, before, before, after])
+    assert grew == {"worker memory": (100.0, 130.0), "worker descriptors": (20.0, 40.0)}
+    verdict = check(History.of([]))
+    assert soak.Came(soak.Order(1), verdict, grew, 4).too_much == ["worker descriptors", "worker memory"]
+    assert not soak.Came(soak.Order(1), verdict, soak.grown([before] * 4), 4).too_much
+    keys = {"redis keys": (100.0, 200.0)}
+    assert soak.Came(soak.Order(1), verdict, keys, 4).too_much == ["redis keys"]
+    assert not soak.Came(soak.Order(1, minutes=1.0), verdict, keys, 4).too_much
