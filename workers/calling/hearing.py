@@ -56,16 +56,16 @@ class Hearing:
             return False
         _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
         said = [InboxMessage(member, event) for member in inbox if (event := _talk(member))]
-        if may_answer := turn.may_answer:
-            said = [one for one in said if await may_answer(one.event, open_now[0].requester)]
-        heard, unclear = _sorted(said, open_now, await self._cards_of(open_now, said))
+        may = {one.member: await self._may_answer(one.event, open_now) for one in said}
+        heard, unclear = _sorted(said, open_now, may, await self._cards_of(open_now, said))
         answers = {code: _of_one(those) for code, those in heard.items()}
         taken = [one for one in said if one in unclear or any(one in those for those in answers.values())]
         if not taken:
             return False
         is_one = len(open_now) == 1
         words = [self._word(one, answers[one.code], is_one=is_one) for one in open_now if one.code in answers]
-        asks, rows = self._which(open_now, unclear) if unclear else ([], [])
+        meant = [one for one in open_now if any(one.code in may[message.member] for message in unclear)]
+        asks, rows = self._which(meant, unclear) if unclear else ([], [])
         if note := turn.answers:
             for one in open_now:
                 if one.code in answers:
@@ -76,6 +76,15 @@ class Hearing:
         with suppress(Parked):  # it goes out before the turn's reply then
             await self.cards.send(rows)
         return True
+
+    async def _may_answer(self, event: Event, open_now: Sequence[Asked]) -> frozenset[str]:
+        """The codes of those that its speaker may answer: each was asked on behalf of somebody."""
+        may_answer = self.turn.may_answer
+        if may_answer is None:
+            return frozenset(one.code for one in open_now)
+        of_whom = {one.requester for one in open_now}
+        may = {requester for requester in of_whom if await may_answer(event, requester)}
+        return frozenset(one.code for one in open_now if one.requester in may)
 
     async def _cards_of(self, open_now: Sequence[Asked], said: Sequence[InboxMessage]) -> Mapping[str, Asked]:
         """The questions by the messages that they became, as far as anybody replies to one."""
@@ -114,16 +123,23 @@ class Hearing:
 
 
 def _sorted(
-    said: Sequence[InboxMessage], open_now: Sequence[Asked], cards: Mapping[str, Asked]
+    said: Sequence[InboxMessage],
+    open_now: Sequence[Asked],
+    may: Mapping[bytes, frozenset[str]],
+    cards: Mapping[str, Asked],
 ) -> tuple[dict[str, list[InboxMessage]], list[InboxMessage]]:
-    """What answers which question, by its code; and what could answer several. The rest was there before any was asked."""
+    """What answers which question, by its code; and what could answer several. The rest was there before any was asked, or is
+    no answer by its speaker's rights (`may`: codes by message), whatever it names.
+    """
     answers: dict[str, list[InboxMessage]] = {}
     unclear: list[InboxMessage] = []
     groups: dict[str, Asked] = {}
     for one in said:
-        could = [question for question in open_now if number_of(one.member) > question.after]
+        could = [it for it in open_now if it.code in may[one.member] and number_of(one.member) > it.after]
         meant = _named(one.event, open_now, cards) or groups.get(one.event.group)
         meant = meant or (could[0] if len(could) == 1 else None)
+        if meant and meant.code not in may[one.member]:
+            continue
         if meant:
             answers.setdefault(meant.code, []).append(one)
             groups |= {one.event.group: meant} if one.event.group else {}

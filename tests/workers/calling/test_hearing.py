@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.harness.planning import acting, part, plan, said
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 from tests.workers.room import Room
 
-ANA, BOT = Actor("U-ANA", "Ana"), Actor("B-CI", "CI", is_bot=True)
+ANA, EVE, BOT = Actor("U-ANA", "Ana"), Actor("U-EVE", "Eve"), Actor("B-CI", "CI", is_bot=True)
 TWO_ASK = plan(("a", "ask a", []), ("b", "ask b", []), ("c", "tell", ["a", "b"]))
 NOTE = Attachment("file", "note.txt", "text/plain", 10)
 PARTS = {
@@ -32,7 +33,7 @@ PARTS = {
 
 @pytest.fixture
 async def world(tmp_path: Path, redis_url: str, layout: Layout) -> AsyncIterator[AtDesk]:
-    profile = {"tools": ["ask_person"], "other_bots": "answer"}
+    profile = {"tools": ["ask_person"], "other_bots": "answer", "roles": {"guest": ["chat/U-EVE"]}}
     room = Room({"note.txt": b"It was 2024.", "other.txt": b"Or 2025."}, buttons=5)
     async with at_desk(tmp_path, redis_url, layout.prefix, room=room, profile=profile) as opened:
         opened.model.answer_with(acting(PARTS))
@@ -199,3 +200,28 @@ async def test_what_two_people_write_is_the_answer_of_the_first_alone(world: AtD
     assert "Ana answered: 2024" in said(asked_by(world, "a")[-1])
     assert "2025" not in said(asked_by(world, "a")[-1])
     assert "or 2025" in said(asked_by(world, "talk")[-1])
+
+
+async def asked_for(world: AtDesk, question: str, person: str) -> None:
+    """As it stands in history where this person's words led to that question, as in a turn of several people."""
+    name = f"{world.desk.mailbox.store.layout.root_of(WHERE.id)}:c:{WHERE.id}:history"
+    lines: Any = await world.desk.mailbox.store.redis.lrange(name, 0, -1)
+    for at, line in enumerate(lines):
+        record = json.loads(line)
+        if record.get("question") == question:
+            changed: Any = world.desk.mailbox.store.redis.lset(name, at, json.dumps({**record, "requester": person}))
+            await changed
+
+
+async def test_of_several_questions_each_has_its_own_people_who_may_answer(world: AtDesk) -> None:
+    await world.ask("/plan x")
+    await asked_for(world, "Which city?", EVE.id)
+    year = (await codes(world))["Which year?"]
+    await world.ask(f"{year} 2024", actor=EVE)
+    assert not [one for one in await world.history() if one.type == "decided"], (
+        "a guest answers what was asked for them"
+    )
+    await world.ask("Rome", actor=EVE)
+    assert [one.data["by"] for one in await world.history() if one.type == "decided"] == [EVE.id]
+    assert "Rome" in said(asked_by(world, "b")[-1]), "of two open ones it is the only one that she may answer"
+    assert len(asked_by(world, "a")) == 1
