@@ -34,7 +34,9 @@ CONVERSATION: Final = f"/admin/conversation?channel={ROOM}&conversation={THREAD.
 PICTURES: Final = (
     Picture("approvals", "/admin/approvals", APPROVER),
     Picture("conversation", CONVERSATION, ADMIN, size=(1440, 1000), scheme="dark"),
-    Picture("spending", "/admin/spending?by=person"),
+    Picture("spending", "/admin/spending?by=person", size=(1280, 664)),
+    Picture("skills", f"/admin/skills?channel={ROOM}", ADMIN, size=(1440, 1000)),
+    Picture("dead", "/admin/dead", size=(1440, 600), scheme="dark"),
     Picture("people-phone", f"/admin/people?channel={ROOM}", ADMIN, size=(390, 844)),
     Picture("approvals-phone-zh", "/admin/approvals", APPROVER, size=(390, 844), scheme="dark", language="zh-CN"),
 )
