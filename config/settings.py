@@ -166,6 +166,9 @@ class MailboxSettings(Section):
     """How long an event is known, so that its repetition does nothing. At least as long as platforms repeat."""
     hold_back_ms: int = Field(0, ge=0)
     """How long a new event waits before a worker may take it."""
+    late_after_s: int = Field(0, ge=0)
+    """A message that is older than this when it comes, by its platform's clock, is not answered as if it were new: once in a
+    conversation people are told to say it again. 0: none is too old."""
     send_timeout_s: float = Field(5.0, gt=0)
     """The longest that one send to a platform may take. Less than `lease_s`."""
     send_hold_s: float = Field(3.0, gt=0)

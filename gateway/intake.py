@@ -38,8 +38,8 @@ GROUP_MS: Final = 1_000
 class Received:
     """What became of one event."""
 
-    state: Literal["new", "known", "full", "cold", "away", "ignored", "over"]
-    """All but `new`, `known`, `ignored` and `over` (one message too many) come again. `away`: nobody knows whether it was stored; then it is known."""
+    state: Literal["new", "known", "full", "cold", "away", "ignored", "over", "late"]
+    """All but `new`, `known`, `ignored`, `over` (one message too many) and `late` (it was said long ago) come again. `away`: nobody knows whether it was stored; then it is known."""
     reason: str = ""
 
 
@@ -87,6 +87,8 @@ class Intake:
             return await self._not_ours(event, profile)
         if event.actor.is_bot and not await self._passes(event, profile):
             return Received("ignored", "the loop guard: too many turns of this bot in a minute")
+        if late_s := self._late_s(event):
+            return await self._too_late(event, late_s, profile)
         if over := await self._over(event, profile):
             return await self._too_many(event, over, profile)
         for one in before:
@@ -102,6 +104,13 @@ class Intake:
                 return told
         rule = rule_of(self._watched.latest(), profile, over.key)
         return Received("over", f"more than {over.limit} messages of this {over.scope} in a minute: {rule}")
+
+    async def _too_late(self, event: Event, late_s: int, profile: Profile) -> Received:
+        """Nothing of what it said is kept. That something came too late is, once in a conversation, and told."""
+        told = await self._accept(too_late(event, late_s), profile)
+        if told.state in {"full", "cold"}:
+            return told
+        return Received("late", f"said {late_s} s ago: mailbox.late_after_s")
 
     async def _not_ours(self, event: Event, profile: Profile) -> Received:
         if profile.overhear and not event.actor.is_bot and event.text.strip() and not event.is_empty:
@@ -170,6 +179,12 @@ class Intake:
             return None
         return await take(self._mailbox.store, event, profile.rate)
 
+    def _late_s(self, event: Event) -> int:
+        """How old it is, if that is too old."""
+        most_s = self._mailbox.settings.late_after_s
+        age_s = (self._mailbox.now_ms() - event.at_ms) // 1_000
+        return age_s if most_s and age_s > most_s else 0
+
     def _delay_ms(self, event: Event, profile: Profile) -> int:
         delay_ms = profile.queue.gather_ms or self._mailbox.settings.hold_back_ms
         return max(delay_ms, GROUP_MS) if event.group else delay_ms
@@ -179,9 +194,19 @@ def too_many(event: Event, over: Over) -> Event:
     """What is stored in its place: nothing of what it said is read, and that is told. Whoever sends the same once more, when there
     is room again, is heard: it is known by another name.
     """
-    told = replace(event, kind="command", name=OVER, text=f"{over.scope} {over.limit}")
-    told = replace(told, dedupe_keys=tuple(f"over {key}" for key in event.dedupe_keys))
-    return replace(told, value="", quoted="", group="", attachments=())
+    told = _in_place_of(event, f"{over.scope} {over.limit}")
+    return replace(told, dedupe_keys=tuple(f"over {key}" for key in event.dedupe_keys))
+
+
+def too_late(event: Event, late_s: int) -> Event:
+    """What is stored in its place, once in a conversation: those that were late before it have told it already."""
+    once = f"late:{event.conversation.id}"
+    return replace(_in_place_of(event, f"late {late_s // 3_600}"), dedupe_keys=(*event.dedupe_keys, once))
+
+
+def _in_place_of(event: Event, said: str) -> Event:
+    told = replace(event, kind="command", name=OVER, text=said)
+    return replace(told, value="", quoted="", forwarded="", group="", attachments=())
 
 
 def _why_not(event: Event, profile: Profile) -> str:

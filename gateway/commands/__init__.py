@@ -52,7 +52,7 @@ _ASK: Final = re.compile(r"\A(?:--|—)ask(?:\s+|\Z)", re.IGNORECASE)
 """In front of such talk, as a word of its own; telephones make one dash of two."""
 
 OVER: Final = "_over"
-"""In the place of a message that was one too many. No message is read as this: no name of a command begins like that."""
+"""In the place of a message that was one too many, or much too late. No message is read as this: no name of a command begins like that."""
 
 ALSO: Final = {"clear": "new"}
 """Other words for commands. `/clear` and `/new` are one thing: what is not sent any more is the same, and a conversation that
