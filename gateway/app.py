@@ -41,6 +41,7 @@ from gateway.rights.guests import Guests
 from gateway.running.checks import check_server
 from gateway.running.patience import Patience
 from gateway.running.serving import cancelled, meet
+from gateway.running.standstill import tell_standstills
 from gateway.shelf.notes import Notes
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf
@@ -60,6 +61,24 @@ BROKEN_BODY = (aiohttp.ClientPayloadError, aiohttp.http_exceptions.HttpProcessin
 IDENTITY_RETRY_S = (0.5, 30.0)
 """Between two tries to learn who we are: at first, and at most."""
 READY_MAX_BYTES = 1_024
+GUESSES_MAX = 100
+"""So many requests of one connection in a minute that prove nothing are told to the operator as somebody who guesses."""
+GUESSES_WINDOW_S = 60.0
+
+
+@dataclass(slots=True)
+class Guesses:
+    """How often a connection was asked by somebody who could not prove who they are. Whoever can is never kept out by it."""
+
+    begun_s: float = 0.0
+    count: int = 0
+
+    def are_many(self, now_s: float) -> bool:
+        """One more. True once in a minute: when there were too many in it."""
+        if now_s - self.begun_s > GUESSES_WINDOW_S:
+            self.begun_s, self.count = now_s, 0
+        self.count += 1
+        return self.count == GUESSES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +150,7 @@ class Gateway:
         self._reading: set[asyncio.Timeout] = set()
         self._accepting = Patience(parts.settings.gateway.accept_timeout_s)
         self._guests = Guests(parts.store)
+        self._guesses = {name: Guesses() for name in parts.adapters}
         self._webhooks = {
             f"/webhooks/{name}": partial(self._deliver, name, adapter)
             for name, adapter in parts.adapters.items()
@@ -189,6 +209,7 @@ class Gateway:
         self._opening = asyncio.create_task(self._open(), name="open")
         tasks = [self._opening, asyncio.create_task(self._pack(self._opening), name="pack")]
         tasks.append(asyncio.create_task(self._parts.watched.follow(), name="watch"))
+        tasks.append(asyncio.create_task(tell_standstills(), name="standstill"))
         tasks.append(asyncio.create_task(self._tell_reloads(self._opening), name="reloads"))
         tasks += [
             asyncio.create_task(introduce(name, adapter), name=f"identity {name}")
@@ -255,6 +276,16 @@ class Gateway:
             events = adapter.parse(raw, self._parts.mailbox.now_ms() / 1_000)
         except Unauthorized as why:
             log(logger, "refused", level=logging.WARNING, connection=name, reason=str(why))
+            if self._guesses[name].are_many(asyncio.get_running_loop().time()):
+                advice = "somebody tries out secrets, or a sender has a wrong one"
+                log(
+                    logger,
+                    "refused again and again",
+                    logging.ERROR,
+                    connection=name,
+                    in_a_minute=GUESSES_MAX,
+                    advice=advice,
+                )
             return refusal(401, "unauthorized")
         except Malformed as why:
             log(logger, "refused", level=logging.WARNING, connection=name, reason=str(why))

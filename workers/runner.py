@@ -21,6 +21,7 @@ from gateway.conversation.claim import Claim, Claimed, Leaving, Lost
 from gateway.conversation.mailbox import Cold, Mailbox
 from gateway.logs import log
 from gateway.running.serving import cancelled
+from gateway.running.standstill import tell_standstills
 from gateway.store import Refused, Unreachable
 from workers.registration import Registration
 
@@ -96,7 +97,10 @@ class Runner:
         """Work until `drain`. Returns when nothing is held any more."""
         tasks: list[asyncio.Task[None]] = [
             asyncio.create_task(work(), name=work.__name__.strip("_"))
-            for work in (self._answer_bells, self._poll, self._renew, self._listen, self._watch, self._measure_lag)
+            for work in (
+                *(self._answer_bells, self._poll, self._renew, self._listen, self._watch, self._measure_lag),
+                tell_standstills,
+            )
         ]
         draining: asyncio.Task[Any] = asyncio.create_task(self._draining.wait())
         try:

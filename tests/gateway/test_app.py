@@ -138,6 +138,22 @@ async def test_a_replay_is_accepted_a_thousand_times_and_stored_once(gateway: Se
     assert gateway.outcomes().count("new") == 1
 
 
+async def test_who_tries_out_secrets_is_told_to_the_operator_once_and_keeps_no_right_sender_out(
+    gateway: Served,
+) -> None:
+    """S-W9: wherever the tries say that they come from."""
+    body = whole()
+    async with gateway.connection() as (reader, writer):
+        for number in range(250):
+            headers = {**sign(body, secret=f"guess {number}"), "X-Forwarded-For": f"192.0.2.{number}"}
+            writer.write(post(HOOK, body, headers))
+            assert (await answer_of(reader)).status == 401
+    [told] = gateway.lines("refused again and again")
+    assert told["connection"] == "slack-main"
+    assert not await gateway.waiting()
+    assert await still_serves(gateway)
+
+
 # where it is not
 
 
@@ -425,6 +441,24 @@ async def test_open_requests_end_when_the_gateway_stops_and_nobody_is_reset(
         assert {(await answer).status for answer in asked} == {200}
         await stopping
     assert time.monotonic() - started < 4
+
+
+# a loop that stands still
+
+
+async def test_that_something_held_the_loop_is_told_and_what_was_acknowledged_is_there(gateway: Served) -> None:
+    """F17: whoever asks meanwhile has no answer, which is what a look at `/healthz` from outside tells."""
+    async with gateway.connection() as (reader, writer):
+        body = whole()
+        writer.write(post(HOOK, body, sign(body)))
+        await writer.drain()
+        time.sleep(1.6)  # noqa: ASYNC251  # as somebody's code would
+        assert (await answer_of(reader)).status == 200
+    async with asyncio.timeout(5):
+        while not (told := gateway.lines("stood still")):
+            await asyncio.sleep(0.01)
+    assert told[0]["ms"] > 1_000
+    assert len(await gateway.waiting()) == 1
 
 
 # Redis in trouble

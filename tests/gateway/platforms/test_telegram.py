@@ -136,7 +136,8 @@ def test_the_body_is_not_what_is_proven() -> None:
     "keys",
     [
         {"secret_token": SecretStr("")},
-        {"secret_token": SecretStr("a b")},
+        {"secret_token": SecretStr("a b" * 9)},
+        {"secret_token": SecretStr("x" * 11)},
         {"secret_token": SecretStr("x" * 257)},
         {"bot_token": SecretStr("no token")},
         {"bot_token": SecretStr("12/../3:abc")},
@@ -339,7 +340,7 @@ def test_two_bots_in_one_group_are_two_conversations_and_know_their_updates_apar
     [first] = parse(update(text="x"))
     other = Adapter(
         "telegram-2",
-        Settings(platform="telegram", bot_token=SecretStr("42:abc"), secret_token=SecretStr("s")),
+        Settings(platform="telegram", bot_token=SecretStr("42:abc"), secret_token=SecretStr("s" * 12)),
         NOWHERE,
     )
     [second] = other.parse(request(update(text="x")), NOW)
