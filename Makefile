@@ -56,6 +56,9 @@ soak: .venv/.test ## an hour (MINUTES=60) of even load: memory, keys and descrip
 figures: .venv/.test ## an outage of Redis, two workers beside one, loud and quiet channels, two machines on one Redis
 	@$(BIN)/python -m tests.chaos figures $(if $(SEED),--seed $(SEED))
 
+sabotage: .venv/.test ## each guard is taken out of a copy, one by one: tests have to fail then
+	$(BIN)/python -m tests.sabotage
+
 fix: .venv/.test ## repair what can be repaired
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .

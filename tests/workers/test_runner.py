@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ import pytest
 from config.settings import RqSettings
 from gateway.bell import open_bell
 from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, Leaving, Lost
+from gateway.conversation.key import ConversationKey
 from gateway.running.serving import cancelled
 from gateway.store import Refused, Unreachable
+from tests.harness.model_replies import says
 from tests.harness.processes import until
+from tests.harness.proxy import Proxy
 from tests.workers.at_desk import AtDesk, at_desk
+from workers.desk import Desk
 from workers.registration import Registration
 from workers.runner import ALONE_AFTER, BURY_AFTER, Attend, Runner
 
@@ -24,9 +29,12 @@ QUICK = {"mailbox": {"poll_s": 0.05, "lease_s": 0.4, "send_timeout_s": 0.2}}
 
 
 @asynccontextmanager
-async def running(world: AtDesk, redis_url: str, attend: Attend, attend_alone: Any, bury: Any) -> AsyncIterator[None]:
-    """A runner for the world's conversations, which ends with the block."""
-    bell = open_bell(redis_url, RqSettings(key_prefix=f"{world.desk.mailbox.store.layout.prefix}:rq"), wait_s=1.0)
+async def running(
+    world: AtDesk, redis_url: str, attend: Attend, attend_alone: Any, bury: Any, *, bells_wait_s: float = 1.0
+) -> AsyncIterator[Runner]:
+    """A runner for the world's conversations, which ends with the block. `bells_wait_s`: as of `open_bell`."""
+    prefix = world.desk.mailbox.store.layout.prefix
+    bell = open_bell(redis_url, RqSettings(key_prefix=f"{prefix}:rq"), wait_s=bells_wait_s)
     registration = Registration(redis_url, "bells", world.desk.worker)
     runner = Runner(
         mailbox=world.desk.mailbox,
@@ -40,7 +48,7 @@ async def running(world: AtDesk, redis_url: str, attend: Attend, attend_alone: A
     )
     task = asyncio.create_task(runner.run())
     try:
-        yield
+        yield runner
         runner.drain()
         await task
     finally:
@@ -73,7 +81,7 @@ async def test_a_turn_that_never_finishes_goes_on_alone_and_is_given_up(
 
         await world.say("hello")
         async with running(world, redis_url, attend, attend_alone, bury):
-            await until(lambda: buried.is_set() and bool(world.room.sent))
+            await until(lambda: (buried.is_set() and bool(world.room.sent)) or len(tried) > BURY_AFTER)
         assert tried == ["here"] * ALONE_AFTER + ["alone"] * (BURY_AFTER - ALONE_AFTER)
         assert "several attempts" in world.room.sent[-1]
 
@@ -99,3 +107,59 @@ async def test_that_a_worker_ends_or_redis_is_away_is_no_try(
         async with running(world, redis_url, attend, never, never):
             await until(lambda: len(seen) > BURY_AFTER)
         assert set(seen) == {0}
+
+
+async def test_f30_of_eight_workers_seven_end_while_all_are_busy_and_each_message_is_answered_once_in_order(
+    tmp_path: Path, redis_url: str, layout: Any
+) -> None:
+    """F30."""
+    rooms, messages = 8, 3
+    async with at_desk(tmp_path, redis_url, layout.prefix, settings=QUICK) as world, AsyncExitStack() as stack:
+        begun = asyncio.Event()
+        world.model.answer_with(lambda asked: says(f"re: {asked.text.split()[-1]}", before_s=0.05))
+        runners = []
+        for number in range(8):
+            desk = replace(world.desk, worker=f"w{number}")
+
+            async def attend(claim: Claim, places: Callable[[], int], desk: Desk = desk) -> Claimed:
+                begun.set()
+                return await desk.attend(claim, places)
+
+            runners.append(
+                await stack.enter_async_context(running(replace(world, desk=desk), redis_url, attend, never, never))
+            )
+        for at in range(messages):
+            for room in range(rooms):
+                where = ConversationKey("chat", "room", f"t{room}")
+                assert await world.say(f"{room}.{at}", where) == "new"
+        await begun.wait()
+        for runner in runners[1:]:
+            runner.drain()
+        await until(lambda: len(world.room.sent) == rooms * messages)
+        for room in range(rooms):
+            told = [one for one in world.room.sent if one.startswith(f"re: {room}.")]
+            assert told == [f"re: {room}.{at}" for at in range(messages)]
+
+
+async def never(*_: object) -> None:
+    raise AssertionError("it was counted")
+
+
+async def test_f66_a_line_for_bells_that_is_dead_without_a_word_holds_nothing_up_and_is_made_anew(
+    tmp_path: Path, redis_url: str, layout: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F66: work is found by looking for it meanwhile; and whoever waits for bells notices that none can come."""
+    monkeypatch.setattr("workers.runner.BELL_WAIT_S", 0.1)
+    monkeypatch.setattr("workers.runner.WATCH_S", 0.1)
+    async with (
+        at_desk(tmp_path, redis_url, layout.prefix, settings=QUICK) as world,
+        Proxy(redis_url) as proxy,
+        running(world, proxy.redis_url, world.desk.attend, never, never, bells_wait_s=-4.5),
+    ):
+        await until(lambda: proxy.connections > 0)
+        before = proxy.connections
+        proxy.hold()
+        await world.say("hello")
+        await until(lambda: world.room.sent == ["Well."])
+        await until(lambda: proxy.connections > before)
+        proxy.heal()
