@@ -10,6 +10,7 @@ import secrets
 import socket
 import time
 import zlib
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -150,7 +151,8 @@ class Gateway:
         self._reading: set[asyncio.Timeout] = set()
         self._accepting = Patience(parts.settings.gateway.accept_timeout_s)
         self._guests = Guests(parts.store)
-        self._guesses = {name: Guesses() for name in parts.adapters}
+        self._guesses: defaultdict[str, Guesses] = defaultdict(Guesses)
+        """By connection."""
         self._webhooks = {
             f"/webhooks/{name}": partial(self._deliver, name, adapter)
             for name, adapter in parts.adapters.items()

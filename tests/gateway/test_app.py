@@ -343,6 +343,16 @@ async def test_ten_thousand_chunks_are_one_body(gateway: Served) -> None:
     assert gateway.outcomes() == ["new"]
 
 
+async def test_a_body_that_comes_with_its_head_has_the_same_limit(
+    tmp_path: Path, redis_url: str, layout: Layout
+) -> None:
+    """Nothing is waited for then, and aiohttp's own limit is not asked."""
+    async with served(tmp_path, redis_url, layout.prefix, {"gateway": {"body_max_bytes": 1_024}}) as gateway:
+        for size, status in ((1_024, 200), (1_025, 413)):
+            body = whole().ljust(size)
+            assert (await gateway.ask(post(HOOK, body, sign(body)))).status == status
+
+
 @pytest.mark.parametrize(
     ("encoding", "pack"),
     [("gzip", gzip.compress), ("GZIP", gzip.compress), ("deflate", zlib.compress), ("identity", bytes)],

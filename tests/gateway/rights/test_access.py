@@ -8,7 +8,7 @@ import pytest
 
 from config.profiles import Profile, Roles
 from gateway.events import Actor
-from gateway.rights.access import CHANNEL, Act, CommandUse, Here, Reason, SkillUse, ToolUse, may
+from gateway.rights.access import CHANNEL, Act, Approval, CommandUse, Here, Reason, SkillUse, ToolUse, may
 from gateway.shelf.decisions import Decisions, Installed
 from skills import ids
 from skills.folders import Root, Skill, read_one
@@ -184,6 +184,8 @@ def test_nobody_and_no_bot_has_a_role(tmp_path: Path) -> None:
     assert may(Actor("U1"), place, CommandUse("skill off")).allowed
     assert not may(None, place, CommandUse("skill off")).allowed
     assert not may(Actor("B1", is_bot=True), place, CommandUse("skill off")).allowed
+    for who in (Actor("B1", is_bot=True), Actor("")):  # what they ask for themselves
+        assert not may(who, place, Approval(who.id)).allowed
 
 
 def test_an_id_on_another_connection_is_another_person(tmp_path: Path) -> None:
