@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from skills.folders import Root
+from skills.folders import Root, read_file
 from skills.library import scan
 from tests.skills.test_library import write
 
@@ -69,6 +69,16 @@ def test_whatever_is_exchanged_for_a_link_meanwhile_nothing_outside_is_read(tmp_
     assert not seen & stolen
     assert seen, "it was there at times"
     assert os.path.lexists(tmp_path / "outside")
+
+
+def test_what_became_a_link_or_a_pipe_since_it_was_seen_is_not_read(tmp_path: Path) -> None:
+    """The moment between a look and the opening, which the race above meets by chance alone."""
+    (tmp_path / "outside").write_text(SECRET)
+    (tmp_path / "link.md").symlink_to(tmp_path / "outside")
+    os.mkfifo(tmp_path / "pipe.md")
+    with pytest.raises(OSError, match="link"):
+        read_file(str(tmp_path / "link.md"))
+    assert read_file(str(tmp_path / "pipe.md")).raw == b"", "and nobody waits for who would write"
 
 
 def hash_of(file: Path) -> str:
