@@ -25,6 +25,7 @@ from config.addresses import HOST_NAME, NUMBER
 from config.settings import WebFetchSettings
 from gateway import content_types
 from gateway.logs import log
+from gateway.text.urls import address_of
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -145,7 +146,7 @@ class Fetcher:
                 "a URL has no spaces, control characters or backslashes; percent-encode what must be there"
             )
         try:
-            parsed = URL(text)
+            parsed = address_of(text)
             port = parsed.port
         except ValueError as error:
             raise NotFetched(f"this is not a URL: {error}") from None
@@ -228,7 +229,7 @@ class Fetcher:
 
     def _target(self, here: URL, location: str) -> URL:
         try:
-            return self.checked(str(here.join(URL(location.strip()))))
+            return self.checked(str(here.join(address_of(location.strip()))))
         except ValueError:
             raise NotFetched(f"{here.host} redirects to something that is not a URL") from None
         except NotFetched as error:

@@ -25,6 +25,7 @@ from yarl import URL
 from gateway import content_types
 from gateway.events import Attachment
 from gateway.platforms import Malformed, NotDownloaded, Outcome, OutcomeKind, RawRequest, Unauthorized
+from gateway.text.urls import address_of
 from skills import depth
 
 UPLOAD_S: Final = 30.0
@@ -355,7 +356,7 @@ class Token:
 def origin(url: str) -> str:
     """`scheme://host:port` of an http(s) address; `ValueError` says what is wrong with another."""
     try:
-        parsed = URL(url)
+        parsed = address_of(url)
         host, port = parsed.host, parsed.port
     except (ValueError, TypeError):
         raise ValueError("not an address") from None

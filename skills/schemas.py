@@ -194,10 +194,12 @@ def _check_reference(place: str, part: Mapping[str, Any], root: Mapping[str, Any
     waiting = [part]
     while waiting:
         for _, inner in _schemas(waiting.pop(), ""):
-            target = inner.get("$ref")
-            if target is None or target in seen:
+            if "$ref" not in inner:
                 continue
-            found = _pointed(target, root)
+            target = inner["$ref"]
+            found = _pointed(target, root)  # first: it may be anything, and refuses what is no text
+            if target in seen:
+                continue
             if any(one is part for _, one in _schemas(found, "")):
                 raise BrokenSchema(f"{place}: $ref {target} leads back to itself")
             seen.add(target)

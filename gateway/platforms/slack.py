@@ -51,6 +51,7 @@ from gateway.platforms import (
 from gateway.text import mrkdwn
 from gateway.text.dialect import ZERO_WIDTH
 from gateway.text.markdown import fitting
+from gateway.text.urls import address_of
 from gateway.wire import (
     DOWNLOAD_S,
     UPLOAD_S,
@@ -815,7 +816,7 @@ def _attachment(file: Mapping[str, Any]) -> Attachment:
 
 def _joined(here: URL, location: str) -> str:
     try:
-        return str(here.join(URL(location)))
+        return str(here.join(address_of(location)))
     except ValueError:
         raise NotDownloaded("a redirect to something that is no address") from None
 

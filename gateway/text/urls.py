@@ -36,6 +36,14 @@ class Place:
         return f"{self.scheme}://{self.host}{port}{self.rest}"
 
 
+def address_of(text: str) -> URL:
+    """As the client that asks will read it. Raises `ValueError` alone, where the library has other words, too."""
+    try:
+        return URL(text)
+    except IndexError:  # `http://[::1]x@`
+        raise ValueError("nothing can be read after the @") from None
+
+
 def place_of(url: str) -> Place | None:
     """None: it is no plain address of the web, and nobody can be sure where it leads (a name before an `@`, a backslash,
     a blank, another scheme, a number in a form of its own).

@@ -114,6 +114,7 @@ async def test_no_way_to_write_a_loopback_address_reaches_it(host: str) -> None:
     ("url", "told"),
     [
         ("", "only http:// and https://"),
+        ("http://[::1]x@", "not a URL"),
         ("example.com", "https://example.com/"),
         ("/etc/passwd", "only http://"),
         ("file:///etc/passwd", "only http://"),
@@ -217,7 +218,7 @@ async def test_each_hop_of_a_redirect_is_checked(status: int) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["file:///etc/passwd", "http://u:p@good.test/", "http://good.test:22/", "http://[", "//0x7f.1/"],
+    ["file:///etc/passwd", "http://u:p@good.test/", "http://good.test:22/", "http://[", "http://[::1]x@", "//0x7f.1/"],
 )
 async def test_a_redirect_can_not_lead_where_nobody_may_go_directly(target: str) -> None:
     async with site({"/": web.Response(status=302, headers={"Location": target})}) as port:

@@ -32,7 +32,17 @@ def test_an_origin_is_scheme_host_and_port(url: str, origin: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "a.example", "//a.example", "ftp://a.example", "https://", "https://u@a.example", "https://a.example:x"]
+    "url",
+    [
+        "",
+        "a.example",
+        "//a.example",
+        "ftp://a.example",
+        "https://",
+        "https://u@a.example",
+        "https://a.example:x",
+        "https://[]@",
+    ],
 )
 def test_what_is_no_plain_web_address_has_no_origin(url: str) -> None:
     with pytest.raises(ValueError, match="address"):

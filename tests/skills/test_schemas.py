@@ -65,6 +65,11 @@ REFUSED = {
     "remote reference": of("a", {"$ref": "http://127.0.0.1:9/schema"}),
     "reference to a file": of("a", {"$ref": "file:///etc/passwd"}),
     "reference to nothing": of("a", {"$ref": "#/$defs/missing"}),
+    "a reference that is no text": of("a", {"$ref": {"$ref": "#/$defs/b"}}),
+    "a reference that is no text, behind another": of(
+        "a", {"$ref": "#/$defs/b"}, **{"$defs": {"b": {"$ref": ["#/$defs/c"]}, "c": {}}}
+    ),
+    "a reference to null": of("a", {"$ref": None}),
     "reference to itself": of("a", {"$ref": "#"}),
     "a circle of references": of(
         "a", {"$ref": "#/$defs/b"}, **{"$defs": {"b": {"items": {"$ref": "#/$defs/c"}}, "c": {"$ref": "#/$defs/b"}}}

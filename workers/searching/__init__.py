@@ -12,10 +12,10 @@ from typing import Any, Final, Protocol, cast
 
 import aiohttp
 import orjson
-from yarl import URL
 
 from config.settings import WebSearchSettings
 from gateway.logs import log
+from gateway.text.urls import address_of
 from skills import depth
 
 ANSWER_MAX_BYTES: Final = 2_000_000
@@ -143,7 +143,7 @@ def _address(given: Any) -> str:
     if not isinstance(given, str) or len(given) > URL_MAX or not given.isprintable() or " " in given.strip():
         return ""
     try:
-        parsed = URL(given.strip())
+        parsed = address_of(given.strip())
     except ValueError:
         return ""
     return given.strip() if parsed.scheme in {"http", "https"} and parsed.host else ""

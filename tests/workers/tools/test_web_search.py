@@ -81,7 +81,15 @@ async def test_nothing_found_is_told_and_is_no_error(http: aiohttp.ClientSession
 async def test_what_is_no_address_of_the_web_is_left_out_and_no_page_comes_twice(
     http: aiohttp.ClientSession, provider: str
 ) -> None:
-    odd = ["javascript:alert(1)", "file:///etc/passwd", "", "https://", "https://a.test/\u202e", "https://a.test/ b"]
+    odd = [
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "",
+        "https://",
+        "https://[::1]x@",
+        "https://a.test/\u202e",
+        "https://a.test/ b",
+    ]
     twice = [("One", "https://good.test/", ""), ("Two", "https://good.test/", "")]
     pages = [*(("Odd", url, "") for url in [*odd, "https://a.test/" + "x" * 2_050]), *twice]
     async with search_twin(pages=pages) as twin:
