@@ -13,7 +13,6 @@ from gateway.cli.acts import Open, do
 from gateway.phrases import say
 from gateway.rights.access import Here
 from gateway.rights.roles import Role, named, typed_person
-from gateway.shelf.outcomes import Refusal
 from gateway.shelf.pair_acts import PairActs
 from gateway.shelf.pairing import LetIn, Waits
 from gateway.text.unmarked import plain
@@ -128,12 +127,7 @@ def pair(loaded: Loaded, code: str | None, end: str | None, as_json: bool) -> No
 
 
 async def _accept(there: Open, loaded: Loaded, code: str) -> Waits:
-    try:
-        return await PairActs(there.acts, loaded).accept(code)
-    except Refusal as refusal:
-        if refusal.kind.startswith("pair."):
-            raise Stop(say(refusal.kind, ENGLISH)) from None
-        raise
+    return await PairActs(there.acts, loaded).accept(code)
 
 
 async def _both(there: Open, loaded: Loaded) -> tuple[list[Waits], list[LetIn]]:

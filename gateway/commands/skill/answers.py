@@ -64,6 +64,8 @@ def told(done: Outcome, language: str) -> str:
 
 def refused(refusal: Refusal, language: str) -> str:
     values = refusal.values
+    if refusal.kind.startswith("pair."):
+        return say(refusal.kind, language)
     if refusal.kind == "note_changed":
         told = say("skill.no.note_changed", language, code=quoted(values["code"]))
         return f"{told}\n\n{shown(values['note'], values['replaces'], language)}"

@@ -15,7 +15,6 @@ from gateway.admin.operations import Input, Operation
 from gateway.admin.visits import Caller, House, Visit
 from gateway.commands.skill import answers
 from gateway.content_types import charset
-from gateway.phrases import say
 from gateway.shelf.outcomes import Refusal
 from gateway.text.unmarked import plain
 
@@ -79,8 +78,6 @@ def wrong(error: ValidationError) -> str:
 
 def refused(refusal: Refusal, language: Language) -> str:
     """In the words of the chat."""
-    if refusal.kind.startswith("pair."):
-        return say(refusal.kind, language)
     return plain(answers.refused(refusal, language))
 
 
