@@ -256,8 +256,11 @@ class Runner:
         """What others decide: suspended by an operator, data gone; and what others want to know of us."""
         while True:
             try:
-                await self._mailbox.beat(self.name)
+                lost_ms = await self._mailbox.beat(self.name)
                 warm = await self._mailbox.is_warm()
+                if lost_ms and warm:
+                    advice = "what was accepted in that time may be lost: see redis.durability, and replicas that lag"
+                    log(logger, "redis lost its last writes", logging.ERROR, at_least_ms=lost_ms, advice=advice)
                 if warm == self._cold:
                     level = logging.WARNING if warm else logging.ERROR
                     log(logger, "data known again" if warm else "data unknown: run `deskmate redis adopt`", level=level)

@@ -101,6 +101,8 @@ class Mailbox:
         self._ahead_ms = 0
         """How far the server's clock is ahead of ours."""
         self._settings = ""
+        self._said_ms = 0
+        """When the worker of this process said last that it is there, by the server's clock."""
         self._listed_s: dict[tuple[str, str], float] = {}
         """When this process wrote last what turns are offered, by partition and hash."""
 
@@ -196,9 +198,16 @@ class Mailbox:
 
     # ---- workers ----
 
-    async def beat(self, worker: str) -> None:
-        """Say that this worker is there; readiness asks for it. Raises `Unreachable`."""
-        await self._run("beat", 0, worker, 10 * WORKER_SEEN_MS)
+    async def beat(self, worker: str) -> int:
+        """Say that this worker is there; readiness asks for it. Raises `Unreachable`.
+
+        How much Redis has lost of what it had, in milliseconds; 0: nothing that can be told. What this worker said last is not
+        there any more if the server came back without its last writes, or another one without them took over.
+        """
+        keep_ms = 10 * WORKER_SEEN_MS
+        before_ms, now_ms = await self._run("beat", 0, worker, keep_ms)
+        said_ms, self._said_ms = self._said_ms, now_ms
+        return max(0, said_ms - before_ms) if now_ms - said_ms < keep_ms else 0
 
     async def leave(self, worker: str) -> None:
         """This worker ends. Raises `Unreachable`."""

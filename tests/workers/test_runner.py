@@ -163,3 +163,24 @@ async def test_f66_a_line_for_bells_that_is_dead_without_a_word_holds_nothing_up
         await until(lambda: world.room.sent == ["Well."])
         await until(lambda: proxy.connections > before)
         proxy.heal()
+
+
+async def test_that_redis_lost_its_last_writes_is_said(
+    tmp_path: Path, redis_url: str, layout: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """F50, F61: it holds an older word of this worker than the last one."""
+    monkeypatch.setattr("workers.runner.WATCH_S", 0.05)
+    async with at_desk(tmp_path, redis_url, layout.prefix, settings=QUICK) as world:
+        store = world.desk.mailbox.store
+        workers = f"{store.layout.root(0)}:workers"
+
+        def is_said() -> bool:
+            return any(one.getMessage() == "redis lost its last writes" for one in caplog.records)
+
+        async with running(world, redis_url, world.desk.attend, never, never):
+            async with asyncio.timeout(10):
+                while (said := await store.redis.zscore(workers, world.desk.worker)) is None:
+                    await asyncio.sleep(0.01)
+            assert not is_said()
+            await store.redis.zadd(workers, {world.desk.worker: said - 5_000})
+            await until(is_said)

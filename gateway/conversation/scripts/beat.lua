@@ -1,5 +1,7 @@
--- beat(worker, keep_ms): this worker is there. By the server's clock, so that no worker's own can hide the others.
+-- beat(worker, keep_ms) -> when it said so last (0: nobody knows), now. This worker is there. By the server's clock, so that no
+-- worker's own can hide the others.
 go_on_when_full()
+local before = tonumber(redis.call('ZSCORE', P .. 'workers', ARGV[2]) or 0)
 redis.call('ZADD', P .. 'workers', text(now), ARGV[2])
 redis.call('ZREMRANGEBYSCORE', P .. 'workers', '-inf', text(now - tonumber(ARGV[3])))
-return 1
+return { before, now }

@@ -76,6 +76,29 @@ async def test_a_message_that_was_lost_with_the_tail_is_new_when_it_comes_again(
             await world.close()
 
 
+async def test_that_the_end_is_lost_is_seen_by_a_worker_that_was_there_before(tmp_path: Path, layout: Layout) -> None:
+    """What it said last is not there any more; a restart that loses nothing says nothing."""
+    async with own_redis(tmp_path / "redis") as server:
+        world = World(server.url, layout)
+        try:
+            mailbox = await world.mailbox()
+            assert await mailbox.beat("w1") == 0
+            size = server.file.stat().st_size
+            assert await mailbox.beat("w1") == 0
+            server.kill()
+            await server.start()
+            await reconnected(world, mailbox)
+            assert await mailbox.beat("w1") == 0
+            server.kill()
+            server.cut_off(size)
+            await server.start()
+            await reconnected(world, mailbox)
+            assert await mailbox.beat("w1") > 0
+            assert await mailbox.beat("w1") == 0, "it is told once"
+        finally:
+            await world.close()
+
+
 async def reconnected(world: World, mailbox: Mailbox) -> None:
     async def answers() -> bool:
         try:
