@@ -1,0 +1,53 @@
+"""Where no process is free to go on alone in, a conversation waits without being held."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gateway.conversation.claim import Claim
+from gateway.conversation.key import ConversationKey
+from gateway.running.serving import cancelled
+from gateway.store import Layout
+from tests.harness.fake_model import KEY
+from tests.workers.at_desk import WHERE, AtDesk, at_desk
+from workers.alone import attend_alone
+
+ELSEWHERE = ConversationKey("chat", "room", "other")
+
+
+async def claimed(world: AtDesk, number: int) -> list[Claim]:
+    """So many, once they are there to be claimed."""
+    found: list[Claim] = []
+    async with asyncio.timeout(30):
+        while len(found) < number:
+            found += (await world.desk.mailbox.claim(0, world.desk.worker, number - len(found))).grants
+            await asyncio.sleep(0.02)
+    return found
+
+
+async def test_who_waits_for_a_process_is_held_by_nobody_and_processes_begin_one_after_the_other(
+    tmp_path: Path, redis_url: str, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that dies meanwhile is no death of theirs; and of several that begin at once each would be late."""
+    monkeypatch.setenv("MODEL_KEY", KEY)
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    async with at_desk(tmp_path, redis_url, layout.prefix) as world:
+        attend = attend_alone(world.desk, tmp_path / "deskmate.yaml")
+        for where in (WHERE, ELSEWHERE):
+            assert await world.say("hello", where) == "new"
+        try:
+            for _ in range(2):  # they come back, and nothing was counted
+                for claim in await claimed(world, 2):
+                    assert claim.tries == 0
+                    await attend(claim)
+                    assert claim.lost
+                    key = world.desk.mailbox.store.layout.key(claim.conversation)
+                    assert not await world.desk.mailbox.store.redis.hexists(key, "token")
+            begun = [one for one in psutil.Process().children() if "workers.alone" in one.cmdline()]
+            assert len(begun) == 1
+        finally:
+            await cancelled([task for task in asyncio.all_tasks() if task.get_name() == "alone"])
