@@ -59,7 +59,9 @@ class Crowd:
     swapped: float = 0.10
     kinds: Sequence[tuple[str, float]] = MIX
     lives: int = 0
-    """After about so many messages a conversation is over and a new one is in its place. 0: never."""
+    """After about so many messages a conversation is over and a new one is in its place: a thread of the same room, with the
+    same person. 0: never, each is a room of its own.
+    """
 
     def sayings(self) -> Iterator[Saying]:
         """In the order of their first deliveries, nearly."""
@@ -92,7 +94,8 @@ class Crowd:
 
     def saying(self, which: int, place: int, kind: Kind, said_s: float, due_s: Sequence[float]) -> Saying:
         name = f"{KEYED}{which + 1}"
-        return Saying(f"{name}.{place}", name, place, kind, said_s, tuple(due_s))
+        room = f"room-{which % self.conversations}" if self.lives else ""
+        return Saying(f"{name}.{place}", name, place, kind, said_s, tuple(due_s), room)
 
 
 @dataclass
@@ -167,7 +170,7 @@ def _body(saying: Saying, at_s: float) -> str:
     data: dict[str, Any] = {
         "conversation": saying.room or saying.conversation, "thread": saying.conversation if saying.room else None,
         "message_id": saying.message,
-        "user": {"id": f"u-{saying.conversation}", "name": "Someone"},
+        "user": {"id": f"u-{saying.room or saying.conversation}", "name": "Someone"},
         "text": saying.kind.text(saying.message, saying.canary), "attachments": [],
     }  # fmt: skip
     stamp = datetime.fromtimestamp(at_s, UTC).isoformat()

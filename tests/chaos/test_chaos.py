@@ -58,7 +58,14 @@ async def test_a_short_soak_leaves_memory_descriptors_and_threads_as_they_are(tm
     assert not came.verdict.violations, came.verdict.report()
     assert not came.too_much, came.lines()
     assert came.verdict.counts["messages"] == 90
-    assert {name.rpartition(" ")[2] for name in came.grew} == {"memory", "descriptors", "threads", "keys", "dataset"}
+    assert {name.rpartition(" ")[2] for name in came.grew} == {
+        "memory",
+        "descriptors",
+        "threads",
+        "keys",
+        "notes",
+        "dataset",
+    }
 
 
 def test_what_grows_in_a_soak_is_named() -> None:

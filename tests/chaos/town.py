@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,6 +21,7 @@ from tests.harness.fake_model import Asked
 from tests.harness.history import Accepted, Began, Ended, Event, Found, now_s
 from tests.harness.model_replies import Reply
 from tests.harness.tap import Message, Place
+from tests.harness.webhook_twin import Taken
 from tests.sweep import kinds
 from tests.sweep.book import Book
 from tests.sweep.lane import Lane, Running, Stands, scripts
@@ -60,6 +62,13 @@ class Watching(Wires):
         if message.link == "redis":
             self._note(message, place)
         return True
+
+    def _learn(self, words: tuple[bytes, ...]) -> None:
+        """A conversation is called by its thread, if it is one."""
+        _, channel, thread, user = json.loads(words[7])
+        name = thread or channel or user
+        self.names[words[5].decode()] = name
+        self.ids[name] = words[5].decode()
 
 
 class Scene(Protocol):
@@ -245,8 +254,9 @@ class Platform(Keyed):
     def _now(self, value: tuple[float, str]) -> None:
         self._of_request.set(value)
 
-    def _keep(self, taken: Any) -> None:
-        super()._keep(taken)
+    def _keep(self, taken: Taken) -> None:
+        data = taken.data
+        super()._keep(replace(taken, data={**data, "conversation": data["thread"] or data["conversation"]}))
         self.taken.clear()  # the ledger has them
 
 
