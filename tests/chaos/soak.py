@@ -25,7 +25,8 @@ TELL_S: Final = 60.0
 KEEP_S: Final = 60
 """How long an idle conversation and a known event are kept: the least that the settings allow, so that a run sees it."""
 MOST: Final[Mapping[str, float]] = {"memory": 0.05, "keys": 0.05, "descriptors": 0.0, "threads": 0.0}
-"""How much more there may be in the last quarter of a run than in the second. What is noted of each turn, so that nothing is
+"""How much more there may be in the last quarter of a run than in the second: of descriptors by their lowest count, as more
+turns at once need more of them. What is noted of each turn, so that nothing is
 paid for twice, is kept for a day: its keys are told and not counted, and Redis's memory is told alone.
 """
 SLACK: Final[Mapping[str, float]] = {"memory": 3.0, "keys": 20.0, "descriptors": 3.0, "threads": 1.0}
@@ -51,7 +52,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """What it came to: of each thing, the median of the second quarter and of the last one."""
+    """What it came to: of each thing, what there was in the second quarter and in the last one."""
 
     order: Order
     verdict: Verdict
@@ -90,7 +91,7 @@ async def soak(order: Order, folder: Path, tell: Tell) -> Came:
     mailbox = {"hold_back_ms": 300, "retention_s": KEEP_S, "dedupe_s": KEEP_S, **order.waits.get("mailbox", {})}
     plan = Plan(
         "soak", order.seed, 1, 2, waits={**order.waits, "mailbox": mailbox},
-        rules={"hold_back_s": 0.3, "told_within_s": 120.0}, think_s=order.think_s,
+        rules={"hold_back_s": 0.3, "told_within_s": 120.0, "summarises": True}, think_s=order.think_s,
     )  # fmt: skip
     samples: list[dict[str, float]] = []
     async with town(folder, plan) as place, aiohttp.ClientSession() as http:
@@ -109,17 +110,15 @@ async def soak(order: Order, folder: Path, tell: Tell) -> Came:
 
 
 def grown(samples: list[dict[str, float]]) -> dict[str, tuple[float, float]]:
-    """Medians of the second and the last quarter of what was seen, by name."""
+    """Medians of the second and the last quarter of what was seen, by name; of descriptors the least."""
     quarter = max(1, len(samples) // 4)
     early, late = samples[quarter : 2 * quarter] or samples[:1], samples[-quarter:]
     names = sorted(early[0].keys() & late[-1].keys()) if samples else []
-    return {
-        name: (
-            statistics.median(one[name] for one in early if name in one),
-            statistics.median(one[name] for one in late if name in one),
-        )
-        for name in names
-    }
+    found = {}
+    for name in names:
+        of: Callable[[list[float]], float] = min if name.endswith("descriptors") else statistics.median
+        found[name] = of([one[name] for one in early if name in one]), of([one[name] for one in late if name in one])
+    return found
 
 
 async def _watch(place: Town, samples: list[dict[str, float]]) -> None:
