@@ -18,17 +18,21 @@ from config.source import Source
 PEOPLE: Final = frozenset({"roles", "people"})
 """Keys that list people, who are meant letter by letter."""
 
+LIMITS: Final = frozenset({"budget", "rate"})
+"""Sections of limits, none of which holds that is not written."""
 
-def rule_of(loaded: Loaded, profile: Profile, key: str, value: str | None = None) -> str:
+
+def rule_of(loaded: Loaded, profile: Profile, key: str, value: str | None = None, *, unwritten: str = "") -> str:
     """`profiles/wechat.yaml line 7: tools`: where the profile says `key`, dotted for a key of a section (`roles.admin`).
 
     With `value` it is the line of the first entry of that list which is it, or a pattern that fits it. What is not
-    written is told as such, with what that means: `profiles/wechat.yaml: tools (not written: allows nothing)`.
+    written is told as such, with what that means: `profiles/wechat.yaml: tools (not written: allows nothing)`; `unwritten`
+    says it of a key that something else decides then.
     """
     source = loaded.profile_sources.get(profile.name)
     if source is None:
         return f"profile {profile.name}: {key}"
-    return _line(loaded, source, profile, key, value)
+    return _line(loaded, source, profile, key, value, unwritten=unwritten)
 
 
 def org_rule_of(loaded: Loaded, key: str, value: str | None = None) -> str:
@@ -36,12 +40,12 @@ def org_rule_of(loaded: Loaded, key: str, value: str | None = None) -> str:
     return _line(loaded, loaded.source, loaded.settings, key, value)
 
 
-def _line(loaded: Loaded, source: Source, section: Section, key: str, value: str | None) -> str:
+def _line(loaded: Loaded, source: Source, section: Section, key: str, value: str | None, *, unwritten: str = "") -> str:
     file = _short(loaded, source.file)
     at: At = tuple(key.split(".", 2 if key.partition(".")[0] in PEOPLE else -1))  # a name of people's may have dots
     written = source.written(at)
     if written is None:  # an empty key too: it means the default
-        return f"{file}: {key} (not written: {_meant(section, at)})"
+        return f"{file}: {key} (not written: {unwritten or _meant(section, at)})"
     if value is not None and isinstance(written, list):
         is_it = fits if at[0] in PEOPLE else _fits_plainly
         at = next(((*at, index) for index, entry in enumerate(written) if is_it(str(entry).strip(), value)), at)
@@ -70,7 +74,13 @@ def _meant(section: Section, at: At) -> str:
     value: Any = section
     for name in at:
         value = getattr(value, str(name)) if isinstance(value, Section) else None
-    return "allows nothing" if value in ([], {}, None) else str(value)
+    if value is None:
+        return "no limit" if at[0] in LIMITS else "nothing of its own"
+    if isinstance(value, bool):
+        return str(value).lower()  # as it is written in YAML
+    if isinstance(value, list) and value:
+        return ", ".join(map(str, value))
+    return "allows nothing" if value in ([], {}) else str(value)
 
 
 def fits(pattern: str, text: str) -> bool:

@@ -12,6 +12,7 @@ from gateway.rights import explaining
 from gateway.rights.explaining import Answer, NotThere
 from gateway.rights.pins import Pins
 from gateway.shelf.outcomes import Refusal
+from gateway.shelf.pair_acts import PairActs
 from skills.visible import one_line
 
 Asked = Annotated[str, Field(max_length=300)]
@@ -62,12 +63,13 @@ async def show(visit: Visit, given: Question) -> Explained:
 
 
 async def _answers(visit: Visit, given: Question) -> list[Answer]:
-    key, here, pins = visit.key(given.channel), await visit.here(given.channel)(), Pins(visit.house.store)
+    key, acts, pins = visit.key(given.channel), visit.acts(given.channel), Pins(visit.house.store)
+    here = await acts.by.here()
     if given.skill:
         return explaining.skill(here, given.skill)
     if given.tool:
         return explaining.tool(here, given.tool, await pins.of(explaining.pinned(here, given.tool)))
     if given.person:
-        is_paired = await visit.house.shelf.pairing.is_paired(given.person)
+        is_paired = await PairActs(acts, visit.loaded).is_let_in(given.person, here)
         return explaining.person(here, given.person, is_paired=is_paired)
     return explaining.channel(visit.loaded, key, here, await pins.of(explaining.pinned(here)))

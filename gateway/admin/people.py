@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -13,6 +14,7 @@ from gateway.admin.visits import Visit
 from gateway.phrases import say
 from gateway.rights.roles import Role, named
 from gateway.shelf.pair_acts import PairActs
+from gateway.shelf.pairing import Waits
 from skills.visible import one_line
 
 Person = Annotated[
@@ -141,7 +143,7 @@ async def newcomers(visit: Visit, given: Anywhere) -> Newcomers:
     acts = PairActs(visit.acts(given.channel), visit.loaded)
     return Newcomers(
         channel=given.channel,
-        waiting=[Newcomer(person=one.person, name=one_line(one.name), at_ms=one.at_ms) for one in await acts.waiting()],
+        waiting=_newcomers(await acts.waiting()),
         let_in=[
             Paired(person=one.person, name=one_line(one.name), by=one.by, at_ms=one.at_ms)
             for one in await acts.let_in()
@@ -156,27 +158,14 @@ class AllNewcomers(Result):
 
 @operation(SOMEWHERE)
 async def waiting(visit: Visit, given: Nothing) -> AllNewcomers:
-    """Who wrote to us directly and waits to be let in, of all connections on which you may let in."""
+    """Who wrote to us directly and waits to be let in, on all connections: those whom you may let in."""
     del given
-    return AllNewcomers(
-        people=[
-            Newcomer(person=one.person, name=one_line(one.name), at_ms=one.at_ms)
-            for one in await visit.house.shelf.pairing.waiting(await _lets_in_on(visit))
-        ]
-    )
+    acts = PairActs(visit.acts(""), visit.loaded)
+    return AllNewcomers(people=_newcomers(await acts.waiting_anywhere()))
 
 
-async def _lets_in_on(visit: Visit) -> list[str]:
-    connections = list(visit.loaded.settings.connections)
-    if visit.caller.actor is None:
-        return connections
-    found = []
-    for connection in connections:
-        keys = [one for one in (await visit.rooms()).keys if one.connection == connection]
-        heres = await asyncio.gather(*(visit.now(one) for one in keys))
-        if any(visit.may_here("pair list", here) for here in heres):
-            found.append(connection)
-    return found
+def _newcomers(people: Sequence[Waits]) -> list[Newcomer]:
+    return [Newcomer(person=one.person, name=one_line(one.name), at_ms=one.at_ms) for one in people]
 
 
 class Accepting(Anywhere):

@@ -12,6 +12,7 @@ from gateway.cli.acts import Open, do, key_of
 from gateway.rights import explaining
 from gateway.rights.explaining import Answer, NotThere
 from gateway.rights.pins import Pins
+from gateway.shelf.pair_acts import PairActs
 from skills.visible import one_line
 
 
@@ -46,7 +47,7 @@ def explain(  # noqa: PLR0917  # as click gives them
         if tool is not None:
             return explaining.tool(here, tool, await Pins(there.store).of(explaining.pinned(here, tool)))
         if person is not None:
-            is_paired = await there.acts.shelf.pairing.is_paired(person)
+            is_paired = await PairActs(there.acts, loaded).is_let_in(person, here)
             return explaining.person(here, person, is_paired=is_paired)
         return explaining.channel(loaded, key, here, await Pins(there.store).of(explaining.pinned(here)))
 

@@ -528,8 +528,6 @@ def _switched(here: Here, skill: Skill) -> Reason:
 def _rule(here: Here, use: SkillUse, reason: Reason) -> str:
     skill = use.skill
     match reason:
-        case "profile" if here.fits(ids.key(skill.id)):
-            return here.rule("programs", skill.id)
         case "unreadable":
             return UNREADABLE
         case "off_everywhere":
@@ -547,4 +545,5 @@ def _rule(here: Here, use: SkillUse, reason: Reason) -> str:
         case "gone" | "changed":
             return f"{skill.id} {skill.hash[:8]} is not what was added to {here.room} last"
         case _:
-            return here.rule("skills", skill.id)
+            is_of_program = use.act == "run" and here.fits(ids.key(skill.id))
+            return here.rule("programs" if is_of_program else "skills", skill.id)

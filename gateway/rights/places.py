@@ -10,7 +10,7 @@ from config.profiles import Profile
 from config.rules import org_rule_of, rule_of
 from gateway.connections import direct_policy
 from gateway.conversation.key import ConversationKey
-from gateway.rights.access import Here
+from gateway.rights.access import DirectPolicy, Here
 from skills.library import Library
 
 _ALL: Final = Profile(skills=["*"], programs=["*"])
@@ -19,8 +19,15 @@ _ALL: Final = Profile(skills=["*"], programs=["*"])
 def place(loaded: Loaded, key: ConversationKey, **held: Any) -> Here:
     """A room; `held` are fields of `Here` that files don't say."""
     profile = loaded.profile_for(key.connection, key.channel)
-    room = {"room": f"{key.connection}/{key.channel}", "channel_id": key.channel_id}
-    return under(loaded, profile, **room, direct=direct_policy(loaded, profile, key.connection), **held)
+    direct = direct_policy(loaded, profile, key.connection)
+    room = {"room": f"{key.connection}/{key.channel}", "channel_id": key.channel_id, "direct": direct}
+    return under(loaded, profile, **{"rule": partial(_rule_of, loaded, profile, direct), **room, **held})
+
+
+def _rule_of(loaded: Loaded, profile: Profile, direct: DirectPolicy, key: str, value: str) -> str:
+    """The line of a profile; who is answered in direct chats is up to the platform where it says nothing."""
+    unwritten = f"{direct}, the platform's default" if key == "direct" else ""
+    return rule_of(loaded, profile, key, value, unwritten=unwritten)
 
 
 def organisation(loaded: Loaded, **held: Any) -> Here:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from config.loading import Loaded
+from gateway.events import Actor
 from gateway.rights import access
 from gateway.rights.access import CommandUse, Here
 from gateway.rights.places import place
+from gateway.rights.roles import person_of
 from gateway.shelf.acts import Acts, rule_in
 from gateway.shelf.outcomes import Refusal
 from gateway.shelf.pairing import LetIn, Pairing, TooMany, Waits
@@ -71,6 +73,21 @@ class PairActs:
         """Who was let in, of the same."""
         here, _ = await self.acts.may("pair list")
         return self._mine(here, await self._pairing.let_in())
+
+    async def waiting_anywhere(self) -> list[Waits]:
+        """Who waits on any connection, in direct chats that whoever asks is an admin of."""
+        waiting = await self._pairing.waiting(self.loaded.settings.connections)
+        return [one for one in waiting if self._is_mine(one)]
+
+    async def is_let_in(self, person: str, here: Here) -> bool | None:
+        """Whether somebody (`connection/id`) was let in: a matter of themselves and of whoever lets people in there. None: of
+        nobody else.
+        """
+        who = self.acts.by.who
+        is_theirs = isinstance(who, Actor) and person == person_of(here.room, who)
+        if not is_theirs and not access.may(who, here, CommandUse("pair list")).allowed:
+            return None
+        return await self._pairing.is_paired(person)
 
     def _mine(self, here: Here, people: Sequence[P]) -> list[P]:
         """Those of one connection, and each by the profile of the direct chat where they wrote, as in `accept`."""

@@ -39,7 +39,10 @@ budget:
         ("notes", None, "(not written: ask)"),
         ("limits.steps", None, "(not written: 30)"),
         ("budget.person.day.turns", None, "line 13: budget.person.day.turns"),
-        ("budget.person.month.turns", None, "(not written: allows nothing)"),
+        ("budget.person.month.turns", None, "(not written: no limit)"),
+        ("rate.person_per_minute", None, "(not written: no limit)"),
+        ("direct", None, "(not written: nothing of its own)"),
+        ("approvals.own", None, "(not written: true)"),
     ],
 )
 def test_a_decision_names_the_line_of_its_rule(tmp_path: Path, key: str, value: str | None, rule: str) -> None:

@@ -13,9 +13,10 @@ from gateway.commands.why import answer, one
 from gateway.conversation.turns import last_turn
 from gateway.phrases import say
 from gateway.rights import explaining
-from gateway.rights.access import CommandUse, Here, may
+from gateway.rights.access import Here
 from gateway.rights.explaining import Answer
-from gateway.rights.roles import person_of, typed_person
+from gateway.rights.roles import typed_person
+from gateway.shelf.pair_acts import PairActs
 from gateway.text.quoting import few, quoted
 from skills.programs import tool_name
 
@@ -70,11 +71,10 @@ def _named(names: list[str], language: str) -> str:
 
 
 async def _person(said: Said, here: Here, name: str) -> Done:
-    actor, who = said.event.actor, typed_person(name, said.event.conversation.connection)
+    who = typed_person(name, said.event.conversation.connection)
     if who is None:
         return Done(say("role.no_person", said.language, who=quoted(name)), is_private=True)
-    is_theirs = who == person_of(here.room, actor) or may(actor, here, CommandUse("pair list")).allowed
-    is_paired = await said.outside.shelf.pairing.is_paired(who) if is_theirs else None
+    is_paired = await PairActs(acts_of(said), said.outside.loaded).is_let_in(who, here)
     return Done(_explained(explaining.person(here, who, is_paired=is_paired), said.language))
 
 

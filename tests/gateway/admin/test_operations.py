@@ -18,7 +18,18 @@ from gateway.events import Event
 from gateway.intake import Received
 from gateway.shelf.audit import Line, page, streams
 from gateway.shelf.outcomes import Refusal
-from tests.gateway.admin.world import ADMIN, APPROVER, CHANNEL_ADMIN, MEMBER, OTHER_ROOM, OWNER, ROOM, STRANGER, Admins
+from tests.gateway.admin.world import (
+    ADMIN,
+    APPROVER,
+    CHANNEL_ADMIN,
+    MEMBER,
+    OPERATOR,
+    OTHER_ROOM,
+    OWNER,
+    ROOM,
+    STRANGER,
+    Admins,
+)
 from tests.gateway.commands.world import ANA, DEV, OPS, zipped
 
 
@@ -379,6 +390,35 @@ async def test_of_whom_to_let_in_admins_see_and_end_those_of_their_own_profile(t
     assert await seen(ADMIN, ROOM) == [[], []]
     line = next(one for one in await there.audit() if one.what == "pair end")
     assert (line.channel, line.who) == ("slack-main/D-U-NEW", "slack-main/U-ANA")
+
+
+async def test_of_all_who_wait_admins_see_those_of_their_own_profile(there: Admins) -> None:
+    await there.knock("slack-main", "U-NEW", "Nele")
+
+    async def seen(caller: Caller) -> list[str]:
+        return [one.person for one in (await there.do("people.waiting", caller)).people]
+
+    assert await seen(ADMIN) == ["slack-main/U-NEW"]
+    assert await seen(Caller("slack-main/U-BO")) == [], "admin of another profile on that connection"
+    for caller in (OWNER, OPERATOR):
+        assert await seen(caller) == ["slack-main/U-NEW"]
+    for caller in (APPROVER, CHANNEL_ADMIN):
+        assert await seen(caller) == []
+
+
+@pytest.mark.parametrize(
+    ("caller", "is_told"), [(ADMIN, True), (OWNER, True), (OPERATOR, True), (APPROVER, False), (CHANNEL_ADMIN, False)]
+)
+async def test_who_was_let_in_is_explained_to_who_lets_people_in(there: Admins, caller: Caller, is_told: bool) -> None:
+    code = await there.knock("slack-main", "U-NEW", "Nele")
+    await there.do("people.accept", ADMIN, channel=ROOM, code=code)
+    found = await there.do("explain.show", caller, channel=ROOM, person="slack-main/U-NEW")
+    assert ("in direct chats" in {one.subject for one in found.answers}) == is_told
+
+
+async def test_whether_they_were_let_in_themselves_is_explained_to_everybody_who_asks(there: Admins) -> None:
+    found = await there.do("explain.show", APPROVER, channel=ROOM, person=APPROVER.person)
+    assert "in direct chats" in {one.subject for one in found.answers}
 
 
 async def test_who_was_named_in_the_chat_finds_their_channel_among_however_many(there: Admins) -> None:

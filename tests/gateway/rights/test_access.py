@@ -144,7 +144,9 @@ def test_a_program_runs_where_the_profile_lists_programs(tmp_path: Path) -> None
     library = everything(tmp_path)
     listed = Profile(name="p", skills=["*"], programs=["ops/*"])
     place = here(library, profile=listed)
-    assert may(None, place, use(library, "ops/export", "run")).allowed
+    verdict = may(None, place, use(library, "ops/export", "run"))
+    assert (verdict.allowed, verdict.rule) == (True, "p.yaml: programs ops/export")
+    assert may(None, place, use(library, "ops/export")).rule == "p.yaml: skills ops/export"
     refused = may(None, place, use(library, "report", "run"))
     assert (refused.reason, refused.rule) == ("profile", "p.yaml: programs report")
 

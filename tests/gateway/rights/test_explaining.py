@@ -56,6 +56,8 @@ async def test_a_channel_is_told_with_the_line_that_decides_each_thing(world: Wo
     told = await lines(world)
     for line in (
         "profile profile: default (deskmate.yaml: channels (no rule fits slack-main/C-OPS: default))",
+        "direct direct chats: open (profiles/default.yaml: direct (not written: open, the platform's default))",
+        "approval own yes: yes (profiles/default.yaml: approvals.own (not written: true))",
         "direct guests: talk (profiles/default.yaml: guests (not written: talk))",
         "skill web-access: no, off_here (web-access is switched off in slack-main/C-OPS)",
         "skill skill-writing: yes (profiles/default.yaml line 1: skills)",

@@ -383,7 +383,7 @@ async def test_each_word_on_a_plan_is_in_the_audit_log(careful: AtDesk, text: st
     ]
     rules = {one.what: one.rule for one in found}
     assert rules.pop("question answer", "everybody may answer") == "everybody may answer"
-    assert all(rule.endswith("approvals.own (not written: True)") for rule in rules.values())
+    assert all(rule.endswith("approvals.own (not written: true)") for rule in rules.values())
 
 
 async def test_what_a_person_writes_goes_back_to_the_planner_and_the_new_plan_is_shown(careful: AtDesk) -> None:
