@@ -67,7 +67,7 @@ def _row(here: Here, one: ToolRow, language: str) -> str:
         case "off":
             return say("tool.row.off", language, tool=tool, why=quoted(one.verdict.rule))
         case "ask":
-            rule = here.rule("approvals.ask", one.name)
+            rule = here.rule("approvals.ask", one.asks or one.name)
             return say("tool.row.ask", language, tool=tool, rule=quoted(rule))
         case "on":
             return say("tool.row.on", language, tool=tool, rule=quoted(one.verdict.rule))

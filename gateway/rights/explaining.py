@@ -140,8 +140,9 @@ def tools(here: Here, pins: Mapping[str, Pin]) -> list[Answer]:
 
 
 def tool(here: Here, name: str, pins: Mapping[str, Pin], *, whole: bool = True) -> list[Answer]:
-    """Of a tool, or of a skill's program, by the name that a model calls: first whether it may be called. Raises `NotThere`;
-    not `whole`: also for programs of skills that the profile does not list, and nothing like it is named that is not in force.
+    """Of a tool by the name that a model calls, or of a skill's program, by that or by the skill: first whether it may be called.
+    Raises `NotThere`; not `whole`: also for programs of skills that the profile does not list, and nothing like it is named
+    that is not in force.
     """
     programs = {
         tool_name(one.id): one
@@ -149,17 +150,34 @@ def tool(here: Here, name: str, pins: Mapping[str, Pin], *, whole: bool = True) 
         if one.program and (whole or here.fits(ids.key(one.id)))
     }
     there = [*_tools(here), *COMES_WITH]
-    if name in programs:
-        answers = [_verdict("program", name, may(None, here, SkillUse(programs[name], "run")))]
+    program = programs.get(name) or (None if name in there else _program(here, name, programs, whole=whole))
+    if program:
+        answers = [_verdict("program", tool_name(program.id), may(None, here, SkillUse(program, "run")))]
     elif name in there:
         answers = [_tool(here, name, pins)]
     else:
         known = [*there, *(programs if whole else (tool_name(one.id) for one in runnable(here)))]
         raise NotThere(f"there is no tool {name}", nearest(name, known))
-    profile = here.profile
-    if name in profile.approvals.ask:
-        answers.append(Answer("approval", f"calls of {name}", "ask", here.rule("approvals.ask", name)))
+    if asking := asked_as(here, answers[0].subject, program):
+        answers.append(Answer("approval", f"calls of {name}", "ask", here.rule("approvals.ask", asking)))
     return [*answers, Answer("hitl", "every call with an effect asks", _word(here.asks_for_all), _hitl(here))]
+
+
+def _program(here: Here, name: str, programs: Mapping[str, Skill], *, whole: bool) -> Skill | None:
+    """The one of the skill that people call so. Raises `NotThere`."""
+    try:
+        meant = naming.find(here, name, unlisted=whole)
+    except Several as error:
+        raise NotThere(f"{name} fits several skills: {', '.join(error.ids)}") from None
+    except Unknown:
+        return None
+    return programs.get(tool_name(meant.id))
+
+
+def asked_as(here: Here, name: str, program: Skill | None = None) -> str | None:
+    """By which of its names the profile wants a person's yes to each call of a tool. None: it wants none."""
+    listed = here.profile.approvals.ask
+    return next((one for one in (name, *([program.id] if program else [])) if one in listed), None)
 
 
 def person(here: Here, who: str, *, is_paired: bool | None) -> list[Answer]:

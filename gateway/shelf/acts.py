@@ -410,11 +410,10 @@ def rule_in(here: Here, who: Who, command: str, *, about_others: bool = False) -
 
 def not_for(here: Here, who: Who, command: str, verdict: Verdict, role: Role | None = None) -> Refusal:
     """That somebody may not, what would have to name them, and as what: by `role`, else by that of the command."""
-    role = role or COMMANDS.get(command, "owner")
     return Refusal(
         "guest" if verdict.reason == "guest" else "role",
         command=command,
-        role="admin" if role == "channel_admin" else role,  # whom people ask
+        role=role or COMMANDS.get(command, "owner"),
         rule=verdict.rule,
         who=named_as(who, here.room),
     )

@@ -12,7 +12,7 @@ from typing import Literal
 from config.checks import nearest
 from gateway.inventory import tool_names
 from gateway.rights.access import Here, SkillUse, ToolUse, Verdict, may
-from gateway.rights.explaining import pinned
+from gateway.rights.explaining import asked_as, pinned
 from gateway.rights.pins import Pin, words_of
 from gateway.rights.skill_tools import COMES_WITH, switched_with
 from gateway.shelf import naming
@@ -36,7 +36,8 @@ class ToolRow:
     shown: str
     """What people call it."""
     verdict: Verdict
-    asks: bool
+    asks: str | None
+    """The name by which the profile wants a person's yes to each call. None: it wants none."""
 
     @property
     def is_switched(self) -> bool:
@@ -63,9 +64,8 @@ def rows(here: Here, pins: Mapping[str, Pin]) -> list[ToolRow]:
 
 
 def _row(here: Here, name: str, use: ToolUse | SkillUse) -> ToolRow:
-    shown = use.skill.id if isinstance(use, SkillUse) else name
-    asks = not {name, shown}.isdisjoint(here.profile.approvals.ask)
-    return ToolRow(name, shown, may(None, here, use), asks)
+    program = use.skill if isinstance(use, SkillUse) else None
+    return ToolRow(name, program.id if program else name, may(None, here, use), asked_as(here, name, program))
 
 
 def find(here: Here, there: Sequence[ToolRow], name: str) -> ToolRow:

@@ -56,7 +56,9 @@ def tool(said: Said, here: Here, name: str, turn: Sequence[Record], pins: Mappin
     lines = [_answered("why.may_call", call, language)]
     kinds = {one.kind for one in asks if one.answer in {"yes", "ask"}} if call.answer == "yes" else set()
     lines += [say("why.hitl" if "hitl" in kinds else "why.asks", language)] if kinds else []
-    lines += _of_tool(said, [one for one in turn if one.type == "tool_result" and one.data["name"] == name], turn)
+    lines += _of_tool(
+        said, [one for one in turn if one.type == "tool_result" and one.data["name"] == call.subject], turn
+    )
     return _told(say("why.tool", language, name=quoted(name)), lines)
 
 

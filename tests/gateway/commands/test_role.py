@@ -14,7 +14,7 @@ async def test_an_admin_names_admins_of_one_channel_and_takes_it_back(world: Wor
     assert "already" in await world.told("/role grant slack-main/U-MAX", ANA)
     await world.say("/skill off web-access", MAX)
     assert "web-access" not in await world.ids()
-    assert "needs the role" in await world.told("/skill off web-access", MAX, DEV)
+    assert "needs the role `channel_admin`" in await world.told("/skill off web-access", MAX, DEV)
     assert "needs the role" in await world.told("/role grant slack-main/U-EVE", MAX), "they name nobody themselves"
     assert "made slack-main/U-MAX an admin" in await world.told("/role", MAX)
     assert "no longer" in await world.told("/role revoke slack-main/U-MAX", ANA)

@@ -610,5 +610,5 @@ async def test_answers_are_in_the_channels_language(store: Store, tmp_path: Path
     world = World(store, tmp_path, language="zh")
     await world.packer.step()
     assert "已在 `slack-main/C-OPS` 关闭" in await world.told("/skill off web-access")
-    assert "需要 `admin` 角色" in await world.told("/skill off web-access", MAX)
+    assert "需要 `channel_admin` 角色" in await world.told("/skill off web-access", MAX)
     assert "已在本频道关闭" in await world.told("/skill list", MAX)

@@ -54,7 +54,7 @@ async def test_the_list_says_of_each_how_it_is_and_which_rule_says_so(world: Wor
     assert "- `web_fetch`: on (`profiles/default.yaml line 3: tools`)" in told
     assert "- `send_file`: each call waits for a yes (`profiles/default.yaml line 5: approvals.ask`)" in told
     assert "- `wiki__search`: off (`deskmate mcp: wiki__search is not approved`)" in told
-    assert "- `ops/report`: on (`profiles/default.yaml line 1: skills`)" in told
+    assert "- `ops/report`: on (`profiles/default.yaml line 2: programs`)" in told
     assert "`/tool on` does not bring them: " in told
     assert "`web_search`" in told.partition("does not bring them: ")[2]
     await Pins(world.store).approve(Definition("wiki__search", "Searches.", {"type": "object"}), "ops", 1)

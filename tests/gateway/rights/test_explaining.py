@@ -120,6 +120,31 @@ async def test_no_name_is_guessed_that_a_member_may_not_know(world: World) -> No
     assert "may not be called" in await world.told(f"/why tool {name}", MAX), "who knows it hears why not"
 
 
+@pytest.mark.parametrize("name", ["ops/greet", "Greet", tool_name("ops/greet")])
+@pytest.mark.parametrize("asked", ["ops/greet", tool_name("ops/greet")])
+async def test_a_program_is_found_by_its_skill_too_and_says_that_its_calls_ask(
+    store: Store, tmp_path: Path, asked: str, name: str
+) -> None:
+    profile = PROFILE.replace("ask: [web_fetch]", f"ask: [web_fetch, {asked}]") + 'programs: ["*"]\n'
+    made = World(store, tmp_path, profile=profile)
+    write(made.org, "ops/greet")
+    for file, text in RUNS.items():
+        (made.org / "ops/greet" / file).write_text(text)
+    await made.packer.step()
+    here = await made.shelf.here(OPS, made.loaded)
+    program, approval, _ = explaining.tool(here, name, {})
+    assert (program.kind, program.subject, program.answer) == ("program", tool_name("ops/greet"), "yes")
+    assert program.rule == "profiles/default.yaml line 9: programs"
+    assert (approval.answer, approval.rule) == ("ask", "profiles/default.yaml line 8: approvals.ask")
+    told = await made.told(f"/why tool {name}", MAX)
+    assert "it may be called here" in told
+    assert "waits for a person's yes, as the profile says" in told
+    with pytest.raises(NotThere, match="there is no tool"):
+        explaining.tool(here, "web-access", {})  # a skill without a program
+    for one in (line for line in (await made.told("/tool", MAX)).splitlines() if "ops/greet" in line):
+        assert "each call waits for a yes (`profiles/default.yaml line 8: approvals.ask`)" in one
+
+
 async def test_who_was_let_in_is_told_to_themselves_and_to_who_lets_people_in(world: World) -> None:
     for who, about, is_told in ((MAX, "U-MAX", True), (MAX, "U-BO", False), (ANA, "U-BO", True)):
         told = await world.told(f"/why person {about}", who)

@@ -122,9 +122,9 @@ async def test_a_form_tells_what_came_of_it_once_on_the_page_that_it_came_from(s
     async with site.browser(APPROVER) as browser:
         await browser.post("/admin/do/skills.switch", {**OFF, "csrf": await browser.csrf()})
         told = await browser.get(OFF["back"])
-        assert "needs the role admin" in told.text
+        assert "needs the role channel_admin" in told.text
         assert "default.yaml" in told.text
-        assert "needs the role admin" not in (await browser.get(OFF["back"])).text
+        assert "needs the role channel_admin" not in (await browser.get(OFF["back"])).text
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ async def test_pages_and_what_they_tell_are_in_the_language_of_the_browser(site:
         assert "一条消息会用到哪些技能？" in text
         assert "等待信任" in text, "why a skill is not on"
         await browser.post("/admin/do/skills.switch", {**OFF, "csrf": await browser.csrf()}, **zh)
-        assert "需要 admin 角色" in (await browser.get("/admin", **zh)).text
+        assert "需要 channel_admin 角色" in (await browser.get("/admin", **zh)).text
         assert "What would a message bring up?" in (await browser.get(f"/admin/channel?channel={ROOM}")).text
 
 
