@@ -15,8 +15,9 @@ from typing import Final
 
 import workers.alone
 import workers.opening  # noqa: F401  # so that all scripts are known by their names
+from tests.sweep.choosing import NoPoint, Order
 from tests.sweep.kinds import KINDS
-from tests.sweep.run import WAITS, Order, summary, sweep
+from tests.sweep.run import WAITS, summary, sweep
 from tests.sweep.sabotage import SABOTAGES
 
 ABOUT: Final = """\
@@ -44,10 +45,11 @@ kinds of turn (--kinds):
 """
 EXAMPLES: Final = """
 examples:
-  make kill-sweep                                    1,200 kills, a seed of the day
+  make kill-sweep                                    1,200 kills, another seed each time
   make kill-sweep SEED=7 KINDS=once,asks COUNT=200   the same points in the same order as any run with seed 7
   python -m tests.sweep --how stop,group,term,twice,parent --count 600
   python -m tests.sweep --waits shipped --roles worker --lanes 40 --count 200       takeover with the shipped waits
+  python -m tests.sweep --list --kinds once          the messages of such a turn
   python -m tests.harness.checking FOLDER/ledgers    judge ledgers that were kept once more
 
 Exit code: 0 nothing was broken; 1 something was, and the ledgers are kept in a folder that the last line names.
@@ -78,15 +80,25 @@ def main() -> int:
     options.add_argument("--spread", action="store_true", help="points taken evenly from all kinds, for a short run")
     options.add_argument("--folder", type=Path, help="where ledgers and logs go; kept then (default: a temporary one)")
     options.add_argument("--at", default="", metavar="REGEX", help="only at such points, as in 'after worker platform'")
+    options.add_argument("--list", action="store_true", help="only list the points")
     options.add_argument("--sabotage", default="", choices=tuple(SABOTAGES), help="take this guard out of deskmate first: the sweep has to be broken then")  # fmt: skip
     given = options.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
     order = Order(
-        seed=seed, count=given.count, kinds=given.kinds, platforms=given.platforms, hows=given.how, waits=given.waits,
+        seed=seed, count=0 if given.list else given.count, kinds=given.kinds, platforms=given.platforms, hows=given.how, waits=given.waits,
         lanes=given.lanes, roles=given.roles, spread=given.spread, at=given.at, sabotage=given.sabotage,
     )  # fmt: skip
     folder = given.folder or Path(tempfile.mkdtemp(prefix="kill-sweep-"))
-    result = asyncio.run(sweep(order, folder / time.strftime("%H%M%S"), _tell))
+    try:
+        result = asyncio.run(sweep(order, folder / time.strftime("%H%M%S"), _tell))
+    except NoPoint as why:
+        _tell(f"{why}: --list names them all")
+        return 2
+    if given.list:
+        for (kind, platform, alone), points in sorted(result.points.items()):
+            for point in points:
+                _tell(f"{kind} {platform}{' alone' if alone else ''}: {point}")
+        return 0
     for line in summary(result):
         _tell(line)
     if result.is_good:

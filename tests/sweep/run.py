@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 import re
 import time
 from collections import Counter
@@ -16,45 +15,19 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from tests.harness.checking import Violation
+from tests.sweep.choosing import Order, Turn, plans
 from tests.sweep.kinds import CANARY, KEYED, KEYLESS, KINDS
 from tests.sweep.lane import SHIPPED, SHORT, Lane
-from tests.sweep.plan import How, Outcome, Plan, Platform
+from tests.sweep.plan import Outcome, Plan, Platform
 from tests.sweep.sabotage import SABOTAGES
 from tests.sweep.trap import Point
 from tests.sweep.trial import Trial
 from tests.sweep.world import world
 
-Turn = tuple[str, Platform, bool]
-"""A kind of turn, on which platform, and whether alone in a child process."""
-FOLLOWS: Final = 0.25
-"""In so many trials another message comes right behind the fault."""
-SECOND_MAX: Final = 40
-"""Of `twice`, the second fault comes at most so many places after the takeover."""
 WAITS: Final[Mapping[str, Mapping[str, Any]]] = {"short": SHORT, "shipped": SHIPPED}
 LEFT_MAX: Final = 20
 STUCK_S: Final = 240.0
 """No trial takes so long, whatever it finds: then the sweep itself is broken."""
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be swept."""
-
-    seed: int
-    count: int
-    """How many faults."""
-    kinds: Sequence[str] = tuple(KINDS)
-    platforms: Sequence[Platform] = ("keyed", "keyless")
-    hows: Sequence[How] = ("kill",)
-    waits: str = "short"
-    lanes: int = 10
-    roles: Sequence[str] = ("gateway", "worker")
-    spread: bool = False
-    """Take points evenly from all kinds instead of all points in turn: for a short run."""
-    at: str = ""
-    """Only points of which this regular expression finds something."""
-    sabotage: str = ""
-    """A guard that is taken out: see `tests.sweep.sabotage`."""
 
 
 @dataclass(slots=True)
@@ -78,7 +51,8 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        return not self.violations and not self.left
+        """A sweep that struck nothing has shown nothing."""
+        return bool(self.struck) and not self.violations and not self.left
 
     def takeovers_s(self) -> list[float]:
         """Sorted, of workers that were killed."""
@@ -88,7 +62,7 @@ class Result:
 
 
 async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Result:
-    """Ledgers and logs lie in `folder`. `tell` gets a line now and then."""
+    """Ledgers and logs lie in `folder`. `tell` gets a line now and then. Raises `NoPoint`."""
     result = Result(order)
     begun_s = time.monotonic()
     waits = WAITS[order.waits]
@@ -105,23 +79,23 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
                 outcome = await Trial(lane, plan, again_s).run()
             result.outcomes.append(outcome)
             for violation in outcome.violations:
-                tell(f"BROKEN {kind} {platform} {outcome.plan.how} {outcome.plan.point}\n  {violation}")
+                again = f"--kinds {kind} --platforms {platform} --how {plan.how} --at '^{re.escape(str(plan.point))}$'"
+                tell(f"BROKEN {again}\n  {violation}")
             return outcome
 
         # first without faults: what is said on the wires then are the points
-        alone = sorted({how == "parent" for how in order.hows})
-        turns = [(kind, platform, one) for one in alone for kind in order.kinds for platform in order.platforms]
+        turns = order.turns
         async with asyncio.TaskGroup() as group:
             for at, lane in enumerate(lanes):
                 group.create_task(_record(one, lane, turns[at :: len(lanes)], result))
-        plans = _plans(order, result.points)
+        chosen = iter(list(plans(order, result.points)))
         tell(
             f"{sum(map(len, result.points.values()))} points in {len(turns)} turns without fault; "
             f"{order.count} faults, seed {order.seed}, {order.lanes} lanes, waits: {order.waits}"
         )
 
         async def work(lane: Lane) -> None:
-            for plan in plans:
+            for plan in chosen:
                 await one(lane, **plan)
 
         progress = asyncio.create_task(_progress(result, tell, begun_s))
@@ -143,35 +117,6 @@ async def _record(one: Any, lane: Lane, turns: Sequence[Turn], result: Result) -
         result.points[kind, platform, alone] = [
             point for point in outcome.points if not alone or point.role == "worker"
         ]
-
-
-def _plans(order: Order, points: Mapping[Turn, Sequence[Point]]) -> Iterator[dict[str, Any]]:
-    """Every point in another order each round, as many as are wanted: arguments of plans."""
-    chance = random.Random(order.seed)
-    queues = {alone: _queue(order, points, chance, alone=alone) for alone in (False, True)}
-    for how in itertools.islice(itertools.cycle(order.hows), order.count):
-        (kind, platform, _), point = next(queues[how == "parent"])
-        yield {
-            "kind": kind, "platform": platform, "point": point, "how": how, "follows": chance.random() < FOLLOWS,
-            "second": chance.randrange(1, SECOND_MAX) if how == "twice" else 0,
-        }  # fmt: skip
-
-
-def _queue(
-    order: Order, points: Mapping[Turn, Sequence[Point]], chance: random.Random, *, alone: bool
-) -> Iterator[tuple[Turn, Point]]:
-    all_of = {
-        turn: sorted(point for point in found if point.role in order.roles and re.search(order.at, str(point)))
-        for turn, found in sorted(points.items())
-        if turn[2] == alone
-    }
-    by_turn = {turn: chance.sample(found, len(found)) for turn, found in all_of.items() if found}
-    whole = [(turn, point) for turn, found in by_turn.items() for point in found]
-    for number in itertools.count():
-        if order.spread:
-            yield from [(turn, found[number % len(found)]) for turn, found in by_turn.items()]
-        else:
-            yield from chance.sample(whole, len(whole))
 
 
 async def _progress(result: Result, tell: Callable[[str], None], begun_s: float) -> None:
