@@ -151,7 +151,7 @@ class MailboxSettings(Section):
     lease_s: float = Field(6.0, gt=0)
     """How long a worker owns a conversation without renewing; after a crash the next one begins this much later."""
     poll_s: float = Field(1.0, gt=0)
-    """How often a worker with a free place looks for work, bell or not."""
+    """How often a worker with a free place looks for work, bell or not; four times a lease at least."""
     bell_ms: int = Field(2_000, gt=0)
     """After this an unanswered bell is rung again."""
     batch: int = Field(16, ge=1)

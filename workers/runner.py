@@ -33,6 +33,7 @@ BURY_AFTER = 6
 """And this often, without one finished step: it is given up, whatever the reason."""
 BELL_WAIT_S = 2.0
 LAG_STEP_S = 0.05
+LAG_AGAIN_S = 0.2
 WATCH_S = 1.0
 
 Attend = Callable[[Claim, Callable[[], int]], Awaitable[Claimed]]
@@ -64,6 +65,8 @@ class Runner:
         self._grace_s = grace_s
         self._show = show
         self._settings: MailboxSettings = mailbox.settings
+        # Nobody having asked for half a lease is taken for a sleep of the server, and lengthens all leases.
+        self._poll_s = min(self._settings.poll_s, self._settings.lease_s / 4)
         self._held: dict[str, Claim] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked = 0
@@ -144,19 +147,28 @@ class Runner:
     async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            self._look_at_s = loop.time() + self._settings.poll_s * random.uniform(0.8, 1.2)
             while (left_s := self._look_at_s - loop.time()) > 0:
                 self._sooner.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left_s):
                         await self._sooner.wait()
+            # before the looks: their answers may name a sooner time, such as the end of a dead worker's lease
+            self._look_at_s = loop.time() + self._poll_s * random.uniform(0.8, 1.2)
             for partition in range(self._mailbox.store.layout.partitions):
                 await self._pull(partition)
+
+    def _look_in(self, wait_s: float) -> None:
+        """The next look comes then, if not before."""
+        look_at_s = asyncio.get_running_loop().time() + wait_s
+        if look_at_s < self._look_at_s:
+            self._look_at_s = look_at_s
+            self._sooner.set()
 
     async def _pull(self, partition: int, *, by_bell: bool = False) -> None:
         """Claim a few at a time, a turn of the loop between: a busy loop takes less and an idle one more."""
         while True:
             if self._lag_s * 1000 > self._settings.lag_ms and not by_bell:
+                self._look_in(LAG_AGAIN_S)  # what is due now is not left for a whole poll
                 return
             places = max(0, min(self._settings.batch, self.places()))
             self._asked += places
@@ -180,10 +192,7 @@ class Runner:
         if claimed.ring:
             self._bell.ring(partition)
         if claimed.wait_ms is not None:
-            due_s = asyncio.get_running_loop().time() + claimed.wait_ms / 1000
-            if due_s < self._look_at_s:
-                self._look_at_s = due_s
-                self._sooner.set()
+            self._look_in(claimed.wait_ms / 1000)
         for claim in claimed.grants:
             self._held[claim.conversation] = claim
             task = asyncio.create_task(self._hold(claim), name=f"turn {claim.conversation[:8]}")

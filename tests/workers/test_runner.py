@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -184,3 +185,55 @@ async def test_that_redis_lost_its_last_writes_is_said(
             assert not is_said()
             await store.redis.zadd(workers, {world.desk.worker: said - 5_000})
             await until(is_said)
+
+
+def seconds() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def compute(for_s: float) -> None:
+    time.sleep(for_s)
+
+
+async def hog(for_s: float) -> None:
+    """Keeps the loop busy, so that it lags."""
+    ends_s = seconds() + for_s
+    while seconds() < ends_s:
+        compute(0.2)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("busy_s", [0.0, 1.5])
+async def test_what_waits_for_a_time_is_taken_then_and_not_with_the_next_poll(
+    tmp_path: Path, redis_url: str, layout: Any, busy_s: float
+) -> None:
+    """Also where the loop lags just then: who is busy takes nothing new, and looks again soon."""
+    poll_s = 30.0
+    slow = {"mailbox": {"poll_s": poll_s, "lease_s": 4 * poll_s, "send_timeout_s": 5}}
+    async with at_desk(tmp_path, redis_url, layout.prefix, settings=slow) as world:
+        await world.say("hello")
+        mailbox = world.desk.mailbox
+        [claim] = (await mailbox.claim(0, "another", 1)).grants
+        stored = await mailbox.load(claim.conversation)
+        await mailbox.park(claim, 500, stored.seq, "another", 0)
+        await mailbox.store.redis.delete(f"{layout.prefix}:rq:queue:bells")  # a bell would have it looked for as well
+        begun_s = seconds()
+        async with running(world, redis_url, world.desk.attend, never, never):
+            await hog(busy_s)
+            await until(lambda: bool(world.room.sent))
+        assert seconds() - begun_s < poll_s / 2
+
+
+async def test_what_a_dead_worker_held_is_taken_however_long_a_poll_may_take(
+    tmp_path: Path, redis_url: str, layout: Any
+) -> None:
+    """A longer silence than half a lease is taken for a sleep of the server, after which leases last on."""
+    poll_s = 30.0
+    slow = {"mailbox": {"poll_s": poll_s, "lease_s": 1.0, "send_timeout_s": 0.5}}
+    async with at_desk(tmp_path, redis_url, layout.prefix, settings=slow) as world:
+        await world.say("hello")
+        assert (await world.desk.mailbox.claim(0, "dead", 1)).grants
+        begun_s = seconds()
+        async with running(world, redis_url, world.desk.attend, never, never):
+            await until(lambda: bool(world.room.sent))
+        assert seconds() - begun_s < poll_s / 2
