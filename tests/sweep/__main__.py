@@ -48,7 +48,8 @@ examples:
   make kill-sweep                                    1,200 kills, another seed each time
   make kill-sweep SEED=7 KINDS=once,asks COUNT=200   the same points in the same order as any run with seed 7
   python -m tests.sweep --how stop,group,term,twice,parent --count 600
-  python -m tests.sweep --waits shipped --roles worker --lanes 40 --count 200       takeover with the shipped waits
+  python -m tests.sweep --waits shipped --model-s 3 --roles worker --lanes 20 --count 200 --at 'model|append #[3-9]|mark'
+                                                     how long a takeover takes with the shipped waits
   python -m tests.sweep --list --kinds once          the messages of such a turn
   python -m tests.harness.checking FOLDER/ledgers    judge ledgers that were kept once more
 
@@ -76,6 +77,7 @@ def main() -> int:
     options.add_argument("--platforms", type=_words(("keyed", "keyless")), default=("keyed", "keyless"), help="keyed: knows a repeated send by its key; keyless: does not (default: both)")  # fmt: skip
     options.add_argument("--roles", type=_words(("gateway", "worker")), default=("gateway", "worker"), help="whose messages (default: both)")  # fmt: skip
     options.add_argument("--waits", choices=WAITS, default="short", help="short: a lease of 2.5 s; shipped: all waits as they are shipped (default: short)")  # fmt: skip
+    options.add_argument("--model-s", type=float, default=0.0, help="answers of the model take up to so many seconds, so that faults fall anywhere in a lease (default 0)")  # fmt: skip
     options.add_argument("--lanes", type=int, default=10, help="turns side by side (default 10)")
     options.add_argument("--spread", action="store_true", help="points taken evenly from all kinds, for a short run")
     options.add_argument("--folder", type=Path, help="where ledgers and logs go; kept then (default: a temporary one)")
@@ -86,7 +88,7 @@ def main() -> int:
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
     order = Order(
         seed=seed, count=0 if given.list else given.count, kinds=given.kinds, platforms=given.platforms, hows=given.how, waits=given.waits,
-        lanes=given.lanes, roles=given.roles, spread=given.spread, at=given.at, sabotage=given.sabotage,
+        lanes=given.lanes, roles=given.roles, spread=given.spread, at=given.at, sabotage=given.sabotage, model_s=given.model_s,
     )  # fmt: skip
     folder = given.folder or Path(tempfile.mkdtemp(prefix="kill-sweep-"))
     try:

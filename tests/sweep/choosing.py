@@ -38,6 +38,8 @@ class Order:
     hows: Sequence[How] = ("kill",)
     waits: str = "short"
     lanes: int = 10
+    model_s: float = 0.0
+    """Each answer of the model takes a while, up to so long: then turns last, and faults fall anywhere in a lease."""
     roles: Sequence[str] = ("gateway", "worker")
     spread: bool = False
     """Take points evenly from all kinds instead of all points in turn: for a short run."""

@@ -69,7 +69,7 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
     numbers = itertools.count(1)
     if order.sabotage:
         SABOTAGES[order.sabotage]()  # here as well: scripts are known by their hash
-    async with world(folder, order.lanes, waits, order.sabotage) as (stands, lanes):
+    async with world(folder, order.lanes, waits, order.sabotage, order.model_s) as (stands, lanes):
         again_s = 1.6 * float(waits.get("mailbox", {}).get("lease_s", 6.0))
 
         async def one(lane: Lane, *, kind: str, platform: Platform, **more: Any) -> Outcome:

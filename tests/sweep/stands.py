@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -15,6 +17,7 @@ from tests.harness import history
 from tests.harness.fake_model import Asked, FakeModel
 from tests.harness.history import Accepted, Effect, Ledger, Refused, now_s
 from tests.harness.mcp_server import McpTwin, Session, said
+from tests.harness.model_replies import Reply
 from tests.harness.telegram_twin import TelegramTwin
 from tests.harness.webhook_twin import Taken, WebhookTwin
 from tests.sweep import kinds
@@ -30,10 +33,13 @@ REMARKS: Final = tuple(say(name, "en")[:30] for name in ("turn.send_repeated", "
 
 
 class Model(FakeModel):
-    """The strict model. `whose`: the process behind a port of our side."""
+    """The strict model. `whose`: the process behind a port of our side. `most_s`: each answer takes up to so long."""
 
-    def __init__(self, ledger: Ledger, whose: Callable[[int], str]) -> None:
-        super().__init__(kinds.answer)
+    def __init__(self, ledger: Ledger, whose: Callable[[int], str], most_s: float = 0.0) -> None:
+        def answer(asked: Asked) -> Reply:
+            return replace(kinds.answer(asked), before_s=random.uniform(0, most_s))
+
+        super().__init__(answer if most_s else kinds.answer)
         self._events = ledger
         self._whose = whose
 

@@ -38,7 +38,7 @@ async def redis_of(folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def world(
-    folder: Path, lanes: int, waits: Mapping[str, Any], sabotage: str = ""
+    folder: Path, lanes: int, waits: Mapping[str, Any], sabotage: str = "", model_s: float = 0.0
 ) -> AsyncIterator[tuple[Stands, list[Lane]]]:
     """Lanes in which nothing runs yet. Ledgers in `folder/ledgers`."""
     opened: list[Lane] = []
@@ -55,7 +55,7 @@ async def world(
         stands = Stands(
             book,
             url,
-            await stack.enter_async_context(Model(book.pages["model"], whose)),
+            await stack.enter_async_context(Model(book.pages["model"], whose, model_s)),
             await stack.enter_async_context(Keyed(book.pages["platform"])),
             await stack.enter_async_context(Keyless(book.pages["platform"], whose)),
             await stack.enter_async_context(Tools(folder, book.pages["tools"])),
