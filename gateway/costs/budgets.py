@@ -56,9 +56,9 @@ _RESERVE: Final = Script(
                     put_back(account, hold) -- the same call, asked for by whoever had this turn before
                     spent, held = look(account)
                 end
-                figures[#figures + 1] = spent[unit]
-                local fits_alone = spent[unit] + want[unit] <= most
-                if spent[unit] + held[unit] + want[unit] > most and not (refused and (fits_alone or not refused[6])) then
+                figures[#figures + 1] = spent[unit] + (unit == 3 and want[3] or 0)
+                local fits_alone, asks = spent[unit] + want[unit] <= most, unit < 3 or want[3] > 0
+                if asks and spent[unit] + held[unit] + want[unit] > most and not (refused and (fits_alone or not refused[6])) then
                     refused = {(at - 7) / 7, unit - 1, spent[unit], held[unit], want[unit], fits_alone}
                 end
             end
@@ -159,7 +159,7 @@ class Full:
 async def reserve(
     store: Store, accounts: Accounts, held_to: Sequence[Limit], call: Call, *, conversation_ms: int
 ) -> dict[Limit, int] | Full:
-    """What was spent before, by limit; it is reserved. A limit of an account that there is none of holds nobody.
+    """What is spent, by limit: turns with this one, if it counts now; the rest is reserved. A limit of an account that there is none of holds nobody.
 
     Raises `Unreachable`: then it may be reserved or not, and asking again is harmless.
     """

@@ -116,7 +116,7 @@ class Tab:
         if call.turn:
             turn.whole.state["counted"] = turn.whole.is_counted_now = True
         for limit, spent in told.items():
-            turn.whole.near[limit] = (self._accounts, spent + (limit.unit == "turns" and bool(call.turn)))
+            turn.whole.near[limit] = (self._accounts, spent)
 
     async def of(self, call: Awaitable[Answer]) -> Answer:
         """Make the call; then the tab is closed, however it ended. What the service did not count is reckoned."""

@@ -144,6 +144,24 @@ async def test_a_turn_counts_once_with_its_first_call_whoever_makes_it(store: St
     assert [one.turns for one in await spent_of(store, [HERE.person_month, HERE.conversation])] == [2, 2]
 
 
+async def test_a_turn_that_was_counted_goes_on_whatever_other_turns_counted_since(store: Store) -> None:
+    """Others ask where that limit does not hold, while this one waits for a word."""
+    first = call(turn="t1")
+    await ask(store, first, [TURNS])
+    for name in ("t2", "t3"):
+        await ask(store, call(f"{name}//answer", turn=name), [])
+    for counted in (call(), first):
+        assert await ask(store, counted, [TURNS]) == {TURNS: 3}
+    assert await ask(store, call("t4//answer", turn="t4"), [TURNS]) == Full(TURNS, 3, 0, 1, may_wait=False)
+
+
+async def test_turns_are_told_with_this_one_and_no_higher_when_it_is_asked_again(store: Store) -> None:
+    """So that a warning says the same whoever gives it, before a crash and after."""
+    for by in ("dead", "next"):
+        assert await ask(store, call(by=by, turn="t1"), [TURNS]) == {TURNS: 1}
+    assert await ask(store, call("t2//answer", turn="t2"), [TURNS]) == {TURNS: 2}
+
+
 async def test_a_limit_of_an_account_that_there_is_none_of_holds_nobody(store: Store) -> None:
     nobody = Accounts.at(ROOM, None, "UTC", NEW_YEAR_MS)
     assert await ask(store, call(tokens=5_000), [DAY], nobody) == {}
