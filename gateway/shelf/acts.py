@@ -128,14 +128,22 @@ class Acts:
     async def ask_again(self, code: str) -> tuple[Here, Always]:
         """Take that back, of the calls whose hash begins so; how it stands afterwards, and what was taken back."""
         here, rule = await self.may("hitl forget")
-        found = [
-            one for one in here.own.always.items() if len(code) >= DIGITS_MIN and one[0].startswith(code.casefold())
-        ]
-        if len(found) != 1:
+        change = self.change(here, rule)
+        made = await self.shelf.made(change)
+        if made is None:
+            found = [
+                one for one in here.own.always.items() if len(code) >= DIGITS_MIN and one[0].startswith(code.casefold())
+            ]
+            if len(found) != 1:
+                raise Refusal("no_always", code=code)
+            [(bound, call)] = found
+            made = await self.shelf.ask_again(here.channel_id, bound, call, change)
+        if not made.before:  # somebody else took it back at this moment
             raise Refusal("no_always", code=code)
-        [(bound, call)] = found
-        await self.shelf.ask_again(here.channel_id, bound, call, self.change(here, rule))
-        return await self.afterwards(), call
+        here = await self.afterwards()
+        if made.bundle in here.own.always:
+            raise _overtaken(made)
+        return here, Always.read(made.before)
 
     async def name_admin(self, person: str, *, is_one: bool) -> tuple[Here, bool]:
         """Make somebody (`connection/id`) an admin of the channel alone, or no longer one; how it stands, and whether it

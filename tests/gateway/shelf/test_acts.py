@@ -95,3 +95,20 @@ async def test_add_tells_what_it_replaced_each_time(world: World) -> None:
     with pytest.raises(Refusal) as caught:
         await acts(world, "t").add("checklist.zip", zipped("Two."))
     assert caught.value.kind == "overtaken"
+
+
+async def test_what_is_taken_back_is_told_each_time(world: World) -> None:
+    bound = "ab12" * 16
+    await acts(world).allow_always(bound, "send_file", '{"name": "a.txt"}')
+    told = [(await acts(world, "t").ask_again(bound[:8]))[1] for _ in range(2)]
+    assert told[0] == told[1]
+    assert (told[0].tool, told[0].form) == ("send_file", '{"name": "a.txt"}')
+    with pytest.raises(Refusal) as caught:
+        await acts(world).ask_again(bound[:8])
+    assert caught.value.kind == "no_always", "of another one"
+    await acts(world).allow_always(bound, "send_file", '{"name": "a.txt"}')
+    with pytest.raises(Refusal) as caught:
+        await acts(world, "t").ask_again(bound[:8])
+    assert caught.value.kind == "overtaken"
+    assert "`/hitl forget` of `send_file` was done already" in answers.refused(caught.value, "en")
+    assert bound in (await world.here()).own.always
