@@ -70,10 +70,13 @@ async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
         word == "yes"
         and rest.casefold() in say("words.always", LANGUAGES[0]).split() + say("words.always", language).split()
     ):
-        return await _always(said, asked)
-    line = (f"approval {word}", f"{asked.code} {asked.tool or asked.kind} {asked.bound[:12]}".strip())
-    await _note(said, place, asked, verdict, line)
+        return await _always(said, asked, place, verdict)
+    await _note(said, place, asked, verdict, _line(asked, word))
     return _decided(said, asked, word, rest)
+
+
+def _line(asked: Asked, word: Word) -> tuple[str, str]:
+    return f"approval {word}", f"{asked.code} {asked.tool or asked.kind} {asked.bound[:12]}".strip()
 
 
 async def _note(said: Said, place: Here, asked: Asked, verdict: Verdict, line: tuple[str, str]) -> None:
@@ -83,7 +86,7 @@ async def _note(said: Said, place: Here, asked: Asked, verdict: Verdict, line: t
     await said.outside.shelf.note(change, *line)
 
 
-async def _always(said: Said, asked: Asked) -> Done:
+async def _always(said: Said, asked: Asked, place: Here, verdict: Verdict) -> Done:
     """A yes to this call and to each one like it, to the letter, which takes an approver."""
     if not asked.form:
         return Done(say("asked.not_always", said.language, code=asked.code), is_private=True, is_settled=False)
@@ -93,6 +96,7 @@ async def _always(said: Said, asked: Asked) -> Done:
     except Refusal as refusal:
         await acts.refused("approve always", asked.tool, refusal)
         return replace(refused(refusal, said.language), is_settled=False)
+    await _note(said, place, asked, verdict, _line(asked, "yes"))
     done = _decided(said, asked, "yes", "always")
     told = say("asked.now.always", said.language, code=asked.code, who=_by(said), tool=quoted(asked.tool))
     return replace(done, text=told)

@@ -463,6 +463,11 @@ async def test_what_an_approver_allows_for_good_runs_unasked_in_exactly_this_for
         told = await world.ask(f"/approve {code} ALWAYS", actor=LI)
         assert "exactly this form" in told[0]
         assert told[-1] == "First."
+        [line] = [one for one in await read(world.desk.mailbox.store) if one.what == "approval yes"]
+        assert line.thing.split()[:2] == [code, "current_time"], (
+            "the word on this very call, beside that on all like it"
+        )
+        assert (line.who, line.rule) == ("chat/U-LI", "profiles/default.yaml line 11: roles.approver")
         world.model.answer_with([looks("Asia/Tokyo"), says("Second.")])
         assert await world.ask("once more") == ["Second."]
         world.model.answer_with([looks("Asia/Seoul"), says("No.")])
