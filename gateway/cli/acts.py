@@ -1,4 +1,4 @@
-"""Acts of the operator: what `deskmate skills` does to skills in force, the same as `/skill` does in the chat."""
+"""Acts of the operator: what the command line changes in channels in force, by the acts that the chat has."""
 
 from __future__ import annotations
 

@@ -56,6 +56,8 @@ def listed(here: Here, there: Sequence[ToolRow], language: str) -> str:
     told = [say("tool.list" if lines else "tool.none", language, room=quoted(here.room)), *lines]
     if rest := [quoted(one.shown) for one in there if one.verdict.reason == "profile"]:
         told.append(say("tool.unlisted", language, tools=", ".join(rest)))
+    if off := [quoted(one.shown) for one in there if one.verdict.reason == "profile" and one.is_switched_off]:
+        told.append(say("tool.unlisted.off", language, tools=", ".join(off)))
     if here.asks_for_all:
         told.append(say("hitl.on", language, room=quoted(here.room)))
     return "\n".join(told)

@@ -123,8 +123,8 @@ COMMANDS: Final[Mapping[str, Role]] = {
         "owner",
     ),
 }
-"""Who may give a command. One that is not here nobody may. `conversation show`, `dead retry` and `dead drop` are
-of the admin pages alone."""
+"""Who may give a command. One that is not here nobody may. No chat knows `conversation show`, `dead retry` and
+`dead drop`: they are said to the admin pages, the last two to the command line too."""
 
 NEEDS_ROLE: Final[Mapping[str, Role]] = {
     name: role for name, role in COMMANDS.items() if role not in {"guest", "member"}

@@ -1,4 +1,4 @@
-"""The tools about skills: their names, and which of them are there beside which."""
+"""The names of the tools about skills; and of every tool, whether a profile's list lets it be called and what switches it."""
 
 from __future__ import annotations
 

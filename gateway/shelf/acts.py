@@ -1,4 +1,5 @@
-"""Acts: what people do about skills, in the chat or on the command line, with one set of rules for both.
+"""Acts: what people change in channels (skills, switches, what runs unasked), by chat, command line or admin pages, with one
+set of rules for all.
 
 Each act asks whether its person may, does it once however often it is tried, and returns what happened. Words are found
 by whoever answers.
@@ -95,7 +96,7 @@ class Acts:
             if to == "on" and here.room:
                 if here.org.switch(one.id) == "off":
                     raise Refusal("off_everywhere", id=one.id)
-                if not here.fits(ids.key(one.id)):
+                if not here.fits(ids.key(one.id)) and here.own.switch(one.id) != "off":
                     raise Refusal("unlisted", id=one.id, rule=here.rule("skills", one.id))
             made = await self.shelf.switch(scope(here), one.id, to, change)
         here = await self.afterwards()

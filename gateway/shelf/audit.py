@@ -57,7 +57,7 @@ class Made:
     what: str
     """`skill trust`."""
     id: str
-    """Of the skill."""
+    """What it was about: a skill, a tool, a person, a channel."""
     bundle: str
     """Hash of the bundle that it was about; empty for a switch."""
     before: str

@@ -38,11 +38,14 @@ class ToolRow:
     verdict: Verdict
     asks: str | None
     """The name by which the profile wants a person's yes to each call. None: it wants none."""
+    is_switched_off: bool
+    """By an admin of the channel; it stays so while the profile does not list the tool."""
 
     @property
     def is_switched(self) -> bool:
-        """Whether there is a switch that does something: for what the profile lists, with no other tool's."""
-        return switched_with(self.name) == self.name and self.verdict.reason != "profile"
+        """Whether there is a switch that does something: for what the profile lists or is off, with no other tool's."""
+        is_of_use = self.is_switched_off or self.verdict.reason != "profile"
+        return switched_with(self.name) == self.name and is_of_use
 
     @property
     def state(self) -> State:
@@ -51,21 +54,29 @@ class ToolRow:
         return "ask" if self.asks else "on"
 
 
-def rows(here: Here, pins: Mapping[str, Pin]) -> list[ToolRow]:
-    """All that there are: those that the profile lists, as it does, our others, and programs of skills that it lists."""
+def rows(here: Here, pins: Mapping[str, Pin], also: str = "") -> list[ToolRow]:
+    """All that there are: those that the profile lists, as it does, our others, and programs of skills that it lists or that are
+    switched off; `also`: and this program, by the name that models call.
+    """
     named: dict[str, ToolUse | SkillUse] = {
         name: ToolUse(name, words=words_of(name, pins))
         for name in dict.fromkeys([*here.profile.tools, *COMES_WITH, *tool_names()])
     }
     skills = here.library.skills
-    programs = [skills[key] for key in sorted(skills) if skills[key].program and here.fits(key)]
+    programs = [
+        one
+        for key, one in sorted(skills.items())
+        if one.program and (here.fits(key) or (name := tool_name(one.id)) == also or here.own.is_tool_off(name))
+    ]
     named |= {tool_name(one.id): SkillUse(one, "run") for one in programs}
     return [_row(here, name, use) for name, use in named.items()]
 
 
 def _row(here: Here, name: str, use: ToolUse | SkillUse) -> ToolRow:
     program = use.skill if isinstance(use, SkillUse) else None
-    return ToolRow(name, program.id if program else name, may(None, here, use), asked_as(here, name, program))
+    shown = program.id if program else name
+    asks, is_off = asked_as(here, name, program), here.own.is_tool_off(name)
+    return ToolRow(name, shown, may(None, here, use), asks, is_off)
 
 
 def find(here: Here, there: Sequence[ToolRow], name: str) -> ToolRow:
@@ -74,7 +85,8 @@ def find(here: Here, there: Sequence[ToolRow], name: str) -> ToolRow:
     Raises `Refusal`.
     """
     by_name = {ids.key(one.name): one for one in there}
-    if found := by_name.get(ids.key(name)):
+    by_id = {ids.key(one.shown): one for one in there}
+    if found := by_name.get(ids.key(name), by_id.get(ids.key(name))):
         return found
     try:
         meant = naming.find(here, name, unlisted=False)
@@ -101,11 +113,11 @@ class ToolActs:
         here, _ = await self.acts.may("tool")
         return here, await self.rows(here)
 
-    async def rows(self, here: Here) -> Sequence[ToolRow]:
-        return rows(here, await self.pins(pinned(here)))
+    async def rows(self, here: Here, also: str = "") -> Sequence[ToolRow]:
+        return rows(here, await self.pins(pinned(here)), also)
 
     async def switch(self, name: str, to: Switch) -> tuple[Here, ToolRow]:
-        """For the channel; how it stands afterwards. On takes an off back: what the profile does not list stays away."""
+        """For the channel; how it stands afterwards. On takes an off back, also while the profile does not list it."""
         here, rule = await self.acts.may(f"tool {to}")
         change = self.acts.change(here, rule)
         made = await self.acts.shelf.made(change)
@@ -113,10 +125,10 @@ class ToolActs:
             one = find(here, await self.rows(here), name)
             if (switch := switched_with(one.name)) != one.name:
                 raise Refusal("tool_comes_with" if switch else "tool_stays", name=one.name, brings=switch)
-            if to == "on" and one.verdict.reason == "profile":
+            if to == "on" and one.verdict.reason == "profile" and not one.is_switched_off:
                 raise Refusal("unlisted", id=one.shown, rule=one.verdict.rule)
             made = await self.acts.shelf.switch_tool(here.channel_id, one.name, to, change)
         here = await self.acts.afterwards()
         if here.own.is_tool_off(made.id) != (to == "off"):
             raise Refusal(OVERTAKEN, id=made.id, what=f"/{made.what}")
-        return here, find(here, await self.rows(here), made.id)
+        return here, find(here, await self.rows(here, made.id), made.id)

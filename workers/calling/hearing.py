@@ -112,14 +112,21 @@ class Hearing:
     def _which(self, open_now: Sequence[Asked], unclear: Sequence[InboxMessage]) -> tuple[list[Record], list[Row]]:
         """The question which question is meant."""
         turn, keys = self.turn, [one.key for one in unclear]
-        lines = "\n".join(f"- `{one.code}` {quoted(one.question, SHOWN_CHARACTERS)}" for one in open_now)
+        lines = "\n".join(
+            f"- `{one.code}` {quoted(named_as(one, turn.language), SHOWN_CHARACTERS)}" for one in open_now
+        )
         text = say("asked.which_question", turn.language, questions=lines, code=open_now[0].code)
         buttons = tuple(
-            Button((one.question or one.code)[:BUTTON_CHARACTERS], f"answer {one.code}") for one in open_now
+            Button(named_as(one, turn.language)[:BUTTON_CHARACTERS], f"answer {one.code}") for one in open_now
         )
         records, rows = self.cards.made(f"unclear {keys[0]}", [Outbound(text, is_notice=True, buttons=buttons)])
         records = [replace(one, data={**one.data, "of": keys[0]}) for one in records]
         return [Record("unclear", turn.now_ms(), {"turn": turn.id, "messages": keys}), *records], rows
+
+
+def named_as(one: Asked, language: str) -> str:
+    """What people know it by: a plan asks without a question of its own."""
+    return one.question or say("asked.which_question.plan", language)
 
 
 def _sorted(

@@ -94,6 +94,11 @@ async def run(said: Said) -> Done:
     return Done(done if isinstance(done, str) else answers.told(done, said.language))
 
 
+def right_of(name: str) -> str:
+    """The command of `access.COMMANDS` whose right a subcommand takes."""
+    return "skill notes list" if name == "notes" else f"skill {name}"
+
+
 def use_of(name: str, language: str) -> str:
     """How a subcommand is written, and what it does."""
     return say(f"skill.use.{name.replace(' ', '_')}", language)
@@ -101,7 +106,7 @@ def use_of(name: str, language: str) -> str:
 
 async def _usage(said: Said, acts: Acts) -> str:
     here = await acts.by.here()
-    allowed = [may(said.event.actor, here, CommandUse(f"skill {name}")).allowed for name in SUBS]
+    allowed = [may(said.event.actor, here, CommandUse(right_of(name))).allowed for name in SUBS]
     mine = [f"- {use_of(name, said.language)}" for name, is_mine in zip(SUBS, allowed, strict=True) if is_mine]
     others = [f"`{name}`" for name, is_mine in zip(SUBS, allowed, strict=True) if not is_mine]
     lines = [say("skill.usage", said.language, commands="\n".join(mine))]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.commands.skill import SUBS, answers
+from gateway.commands.skill import SUBS, answers, right_of
 from gateway.events import Actor
-from gateway.rights.access import NEEDS_ROLE, Here, Operator
+from gateway.rights.access import COMMANDS, NEEDS_ROLE, Here, Operator
 from gateway.shelf.acts import Acts, By
 from gateway.shelf.audit import Change
 from gateway.shelf.outcomes import Refusal
@@ -65,6 +65,30 @@ async def test_off_holds_for_this_channel_and_stays(world: World) -> None:
     assert await world.ids(OPS) == ["skill-writing"]
     assert await world.ids(DEV) == ["skill-writing", "web-access"]
     assert "is on" in await world.told("/skill on WEB-ACCESS")
+    assert await world.ids(OPS) == ["skill-writing", "web-access"]
+
+
+def test_each_subcommand_takes_a_right_that_somebody_can_have() -> None:
+    assert {right_of(name) for name in SUBS} <= COMMANDS.keys()
+
+
+async def test_whoever_may_list_notes_is_told_so(world: World) -> None:
+    mine, _, others = (await world.told("/skill", MAX)).partition("`notes promote`")
+    assert "/skill notes`" in mine or "/skill notes " in mine
+    assert "`notes`" not in mine + others
+
+
+async def test_on_takes_back_an_off_that_the_profile_has_hidden_since(world: World) -> None:
+    await world.say("/skill off web-access")
+    profile = world.folder / "profiles/default.yaml"
+    listing = profile.read_text()
+    profile.write_text(
+        "skills: [skill-writing]\n" + "\n".join(one for one in listing.splitlines() if "skills:" not in one)
+    )
+    world.reload()
+    assert "does not list" not in await world.told("/skill on web-access")
+    profile.write_text(listing)
+    world.reload()
     assert await world.ids(OPS) == ["skill-writing", "web-access"]
 
 

@@ -91,8 +91,7 @@ async def test_off_is_said_by_any_of_its_names_and_holds_for_one_channel(world: 
 
 
 async def test_on_takes_an_off_back_and_goes_no_further_than_the_profile(world: World) -> None:
-    for name in ("web_fetch", "web_search"):
-        await world.say(f"/tool off {name}")
+    await world.say("/tool off web_fetch")
     assert "switched off in `slack-main/C-OPS` no longer" in await world.told("/tool on WEB_FETCH")
     assert not await is_off(world, "web_fetch")
     line = (await world.audit())[-1]
@@ -100,8 +99,29 @@ async def test_on_takes_an_off_back_and_goes_no_further_than_the_profile(world: 
     assert '"off"' in line["before"]
     told = await world.told("/tool on web_search")
     assert "This channel's profile does not list `web_search`" in told
-    assert await is_off(world, "web_search")
     assert "`web_search`" in (await world.told("/tool")).partition("does not bring them: ")[2]
+
+
+@pytest.mark.parametrize("tool", ["web_search", "ops/report"])
+async def test_on_takes_back_an_off_that_the_profile_has_hidden_since(world: World, tool: str) -> None:
+    name = tool_name(tool) if "/" in tool else tool
+    profile = world.folder / "profiles/default.yaml"
+    listing = profile.read_text().replace("web_fetch,", "web_fetch, web_search,")
+    without = listing.replace('skills: ["*"]', "skills: [text]").replace("web_search, ", "")
+    profile.write_text(listing)
+    world.reload()
+    await world.say(f"/tool off {tool}")
+    profile.write_text(without)
+    world.reload()
+    assert f"which `/tool on` takes back: `{tool}`" in await world.told("/tool")
+    told = await world.told(f"/tool on {tool}")
+    assert "switched off in `slack-main/C-OPS` no longer" in told
+    assert "It may not be called, though" in told
+    assert not await is_off(world, name)
+    assert "takes back" not in await world.told("/tool")
+    profile.write_text(listing)
+    world.reload()
+    assert "on (" in await row(world, tool)
 
 
 async def test_a_program_whose_skill_is_off_is_told_not_to_run_yet(world: World) -> None:

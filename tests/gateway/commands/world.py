@@ -75,13 +75,17 @@ class World:
         (self.folder / "deskmate.yaml").write_text(
             f"skills: {{folder: {self.org}}}\nprofiles: {self.folder / 'profiles'}\ndata: {self.folder / 'data'}\n{self.settings}"
         )
+        self.reload()
+        self.packer = Packer(self.store, self.loaded.settings.skills, "packer", rests_s=0.02)
+        self.shelf = self.another_shelf()
+        self.notes = Notes(self.store)
+
+    def reload(self) -> None:
+        """Read the files as they are now."""
         self.loaded: Loaded = load(
             self.folder / "deskmate.yaml",
             variables={"SECRET": "xoxb-s3cret", "BRIDGE": "whsec_" + "c2VjcmV0" * 4, "REDIS_URL": "redis://127.0.0.1"},
         )
-        self.packer = Packer(self.store, self.loaded.settings.skills, "packer", rests_s=0.02)
-        self.shelf = self.another_shelf()
-        self.notes = Notes(self.store)
 
     def another_shelf(self) -> Shelf:
         """As another process has it."""

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from gateway.approvals.asked import asked_in
 from gateway.conversation.outbox import Row
+from gateway.conversation.records import Record
 from gateway.events import Actor, Attachment
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
@@ -18,6 +20,7 @@ from tests.harness.model_replies import calls, says, several
 from tests.harness.planning import acting, part, plan, said
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 from tests.workers.room import Room
+from workers.calling.hearing import named_as
 
 ANA, EVE, BOT = Actor("U-ANA", "Ana"), Actor("U-EVE", "Eve"), Actor("B-CI", "CI", is_bot=True)
 TWO_ASK = plan(("a", "ask a", []), ("b", "ask b", []), ("c", "tell", ["a", "b"]))
@@ -71,6 +74,12 @@ async def test_where_nothing_tells_questions_apart_nobody_guesses_and_the_chat_i
     await world.ask("thanks")
     assert "2024" in said(world.model.asked[-1])
     assert [part(one) for one in world.model.asked].count("talk") == 1
+
+
+def test_an_open_plan_has_a_name_among_questions() -> None:
+    [one] = asked_in([Record("asked", 1, {"turn": "t", "code": "7F3K", "kind": "plan", "until_ms": 2})])
+    assert not one.question
+    assert named_as(one, "en") == "the plan"
 
 
 @pytest.mark.parametrize("how", ["reply", "quote", "in front", "in front, with a mark"])
