@@ -111,7 +111,7 @@ class Tab:
         while isinstance(told := await self._asked(self._accounts, call), Full):
             if not told.may_wait or asyncio.get_running_loop().time() > until_s:
                 turn.whole.state["counted"] = True  # one that is refused is none
-                raise self._ended(told)
+                raise self._ended(told, has_begun=not call.turn)
             await unless_called(turn, asyncio.sleep(PAUSE_S), interrupts=False)
         if call.turn:
             turn.whole.state["counted"] = turn.whole.is_counted_now = True
@@ -175,12 +175,18 @@ class Tab:
                 await asyncio.sleep(PAUSE_S)
                 claim.check()
 
-    def _ended(self, full: Full) -> Ended:
+    def _ended(self, full: Full, *, has_begun: bool) -> Ended:
         turn, limit, currency = self.turn, full.limit, self.settings.currency
         now = Balance(limit, full.spent, full.held)
         told = of_balance(now, currency, turn.profile.timezone, turn.now_ms(), turn.language)
         want = amount(full.want, limit.unit, currency, turn.language)
-        return Ended("turn.budget", want=want, **told).by(limit.key)
+        if full.want > limit.most:  # nothing is used up, and it would be no better when it renews
+            phrase = "turn.budget_small"
+        elif limit.unit == "turns":
+            phrase = "turn.budget_turns"
+        else:
+            phrase = "turn.budget" if has_begun else "turn.budget_first"
+        return Ended(phrase, want=want, **told).by(limit.key)
 
     def _spent(self, usage: Usage, is_reckoned: bool) -> Spent:
         if usage == Usage():

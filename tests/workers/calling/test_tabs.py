@@ -107,6 +107,30 @@ async def test_at_the_end_it_says_what_is_used_up_by_which_limit_and_when_it_ren
         assert (await cost(world)).turns == 1, "one that was refused is none"
 
 
+async def test_a_limit_below_what_one_answer_may_take_is_not_called_used_up(desk_with: Opened) -> None:
+    budget = day(tokens=150)
+    async with desk_with(budget) as world:
+        [told] = await world.ask("hello")
+        assert "one answer may take up to" in told
+        assert "your budget of today is 150 tokens in all" in told
+        assert "used up" not in told
+        assert "renews" not in told, "it would be no better then"
+        assert not world.model.asked
+        assert await stands(world, budget) == [(0, 0)]
+        assert (await world.history())[-1].data["rule"].endswith("budget.person.day.tokens")
+
+
+@pytest.mark.parametrize("amounts", [{"turns": 1}, {"tokens": 1_000}])
+async def test_a_turn_that_had_not_begun_does_not_say_that_it_stops(desk_with: Opened, amounts: dict[str, int]) -> None:
+    async with desk_with(day(**amounts)) as world:
+        world.model.answer_with(says("Well.", usage={"input_tokens": 900, "output_tokens": 5}))
+        await world.ask("hello")
+        [told] = await world.ask("and now?")
+        assert "I can't begin with this, for your budget of today is used up" in told
+        assert "I stop" not in told
+        assert "up to 1 questions" not in told
+
+
 async def test_a_tool_runs_to_its_end_and_the_next_call_is_not_made(desk_with: Opened) -> None:
     """The check is before the model: nothing that was begun stays half done, and the history is whole."""
     budget = day(tokens=3_000)
