@@ -180,7 +180,7 @@ class Tab:
         now = Balance(limit, full.spent, full.held)
         told = of_balance(now, currency, turn.profile.timezone, turn.now_ms(), turn.language)
         want = amount(full.want, limit.unit, currency, turn.language)
-        if full.want > limit.most:  # nothing is used up, and it would be no better when it renews
+        if full.want > limit.most and not full.spent and not has_begun:  # it would be no better when it renews
             phrase = "turn.budget_small"
         elif limit.unit == "turns":
             phrase = "turn.budget_turns"
