@@ -87,6 +87,7 @@ def channel(
         *tools(here, pins),
         Answer("approval", "calls that ask", ", ".join(ask.ask) or "none", here.rule("approvals.ask", "")),
         Answer("approval", "calls after text from outside", ask.tainted, here.rule("approvals.tainted", "")),
+        Answer("approval", "free of that", ", ".join(ask.free) or "none", here.rule("approvals.free", "")),
         Answer("approval", "own yes", _word(ask.own), here.rule("approvals.own", "")),
         *(Answer("limit", one.key, _most(one), here.rule(one.key, "")) for one in limits(profile.budget)),
         *(

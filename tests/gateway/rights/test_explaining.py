@@ -64,6 +64,7 @@ async def test_a_channel_is_told_with_the_line_that_decides_each_thing(world: Wo
         "tool web_fetch: yes (profiles/default.yaml line 2: tools)",
         "tool send_file: no, profile (profiles/default.yaml line 2: tools)",
         "approval calls that ask: web_fetch (profiles/default.yaml line 8: approvals.ask)",
+        "approval free of that: none (profiles/default.yaml: approvals.free (not written: allows nothing))",
         "hitl every call with an effect asks: yes (/hitl on was said in slack-main/C-OPS)",
         "role admin slack-main/U-ANA: yes (profiles/default.yaml line 5: roles.admin)",
     ):
