@@ -27,7 +27,7 @@ from gateway.web.admin import api, oidc
 from gateway.web.admin.door import COOKIE, COOKIE_PATH, SECURITY_HEADERS, Closed, Door
 from gateway.web.admin.pages import PAGES, Page
 from gateway.web.admin.templates import filled
-from gateway.web.admin.visiting import NotUnderstood, body_of, form_of, given, refused, rule_of, visit_of
+from gateway.web.admin.visiting import NotUnderstood, Upload, body_of, form_of, given, refused, rule_of, visit_of
 from gateway.web.assets import assets
 from gateway.web.door import language_of_request
 from gateway.wire import read_form
@@ -151,7 +151,7 @@ class Pages:
             raise Closed(404, "admin.closed.no_form", "no such operation")
         form = await form_of(request, self._house)
         fields: dict[str, Any] = {name: value for name, value in form.items() if isinstance(value, str)}
-        fields |= await _file(form)
+        fields |= _file(form)
         back = str(form.get("back", START))
         language = language_of_request(request)
         visit = visit_of(self._house, session.caller, language=language)
@@ -232,12 +232,12 @@ class Pages:
         return response
 
 
-async def _file(form: Mapping[str, str | web.FileField]) -> dict[str, str]:
+def _file(form: Mapping[str, str | Upload]) -> dict[str, str]:
     """A file of a form as the operation takes it: Base64, and its name."""
-    found = form.get("zip")
-    if not isinstance(found, web.FileField):
-        return {}
-    return {"zip": base64.b64encode(found.file.read()).decode(), "filename": found.filename}
+    match form.get("zip"):
+        case Upload(filename, body):
+            return {"zip": base64.b64encode(body).decode(), "filename": filename}
+    return {}
 
 
 def _said(

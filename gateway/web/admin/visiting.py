@@ -5,35 +5,94 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
 from pydantic import ValidationError
 
 from config.settings import Language
+from gateway import content_types
 from gateway.admin.operations import Input, Operation
 from gateway.admin.visits import Caller, House, Visit
 from gateway.commands.skill import answers
-from gateway.content_types import charset
+from gateway.platforms import Malformed
 from gateway.shelf.outcomes import Refusal
 from gateway.text.unmarked import plain
+from gateway.wire import read_form
+
+FIELDS_MAX: Final = 100
+_AS_IT_IS: Final = {"", "7bit", "8bit", "binary"}
 
 
-async def form_of(request: web.Request, house: House) -> Mapping[str, str | web.FileField]:
-    """The fields of a form of somebody who is signed in, within the limits of size and time. Raises `NotUnderstood`."""
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file of a form."""
+
+    filename: str
+    body: bytes
+
+
+Form = Mapping[str, str | Upload]
+_FORM: Final = web.RequestKey[Form]("form", Mapping)
+
+
+async def form_of(request: web.Request, house: House) -> Form:
+    """The fields of a form, each once, within the limits of size and time. Raises `NotUnderstood`.
+
+    Not by aiohttp's `post`, which decodes by whatever codec a header names, of a form or of one field: some that Python knows
+    take minutes for a large body, and nothing else runs meanwhile.
+    """
+    if _FORM not in request:  # a body can be read once
+        request[_FORM] = await _form(request, house)
+    return request[_FORM]
+
+
+async def _form(request: web.Request, house: House) -> Form:
+    if content_types.media_type(request.headers.get("Content-Type", "")) != "multipart/form-data":
+        try:
+            return read_form(await body_of(request, house))
+        except Malformed as why:
+            raise NotUnderstood(str(why)) from None
     try:
         async with asyncio.timeout(house.loaded().settings.gateway.body_timeout_s):
-            found = await request.post()
+            return await _fields(request)
     except TimeoutError:
         raise NotUnderstood("the body did not come in time") from None
-    except (ValueError, AssertionError):  # what a broken multipart body leads to
+    except (
+        ValueError,
+        LookupError,
+        RuntimeError,
+        AssertionError,
+        HttpProcessingError,
+    ):  # what a broken multipart body leads to
         raise NotUnderstood("not the form we read") from None
-    return {name: one for name, one in found.items() if isinstance(one, str | web.FileField)}
+
+
+async def _fields(request: web.Request) -> Form:
+    """Raises `ValueError`, and what aiohttp raises over a broken body."""
+    found: dict[str, str | Upload] = {}
+    left = request.client_max_size
+    reader = await request.multipart()
+    while (part := await reader.next()) is not None:
+        if not isinstance(part, BodyPartReader) or not part.name or part.name in found or len(found) >= FIELDS_MAX:
+            raise ValueError("no form of ours")
+        if part.headers.get("Content-Transfer-Encoding", "").lower() not in _AS_IT_IS:
+            raise ValueError("a field in another encoding")
+        body = bytearray()
+        while chunk := await part.read_chunk():
+            body += chunk
+            left -= len(chunk)
+            if left < 0:
+                raise web.HTTPRequestEntityTooLarge(max_size=request.client_max_size, actual_size=len(body))
+        found[part.name] = Upload(part.filename, bytes(body)) if part.filename else body.decode("utf-8")
+    return found
 
 
 async def body_of(request: web.Request, house: House) -> bytes:
     """Within the limits of size and time. Raises `NotUnderstood`."""
-    if charset(request.headers.get("Content-Type", "")).lower() not in {"", "utf-8"}:
+    if content_types.charset(request.headers.get("Content-Type", "")).lower() not in {"", "utf-8"}:
         raise NotUnderstood("the body is not in UTF-8")  # `post` would take any name that Python knows, `punycode` too
     try:
         async with asyncio.timeout(house.loaded().settings.gateway.body_timeout_s):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from typing import Final
 
 import aiohttp
 import pytest
@@ -56,11 +57,41 @@ async def test_the_cookie_is_for_these_pages_and_no_script_reads_it(site: Served
         assert "Secure" in proxied.headers["Set-Cookie"]
 
 
-async def test_a_form_in_another_encoding_is_not_read(site: Served) -> None:
-    async with site.browser() as browser:
-        kind = "application/x-www-form-urlencoded; charset=punycode"
-        refused = await browser.post("/admin/login", {"link": "x"}, Content_Type=kind)
-        assert (refused.status, "not in UTF-8" in refused.text) == (400, True)
+ENCODED: Final = "application/x-www-form-urlencoded; charset="
+ODD_FORMS: Final = {
+    **{name: (f"{ENCODED}{name}", b"csrf=x") for name in ("punycode", "hex", "rot13", "nonexistent", '"x', "utf-16")},
+    "a field's own": (
+        "multipart/form-data; boundary=b",
+        b"--b\r\nContent-Disposition: form-data; name=csrf\r\nContent-Type: text/plain; charset=%s\r\n\r\n%s\r\n--b--\r\n"
+        % (b"punycode", b"a" * 100_000 + b"-" + b"a" * 100_000),
+    ),
+    "a default": (
+        "multipart/form-data; boundary=b",
+        (
+            b"--b\r\nContent-Disposition: form-data; name=_charset_\r\n\r\nnope\r\n--b\r\n"
+            b"Content-Disposition: form-data; name=csrf\r\n\r\nx\r\n--b--\r\n"
+        ),
+    ),
+    "a field in another encoding": (
+        "multipart/form-data; boundary=b",
+        b"--b\r\nContent-Disposition: form-data; name=csrf\r\nContent-Transfer-Encoding: zzz\r\n\r\nx\r\n--b--\r\n",
+    ),
+    "a field twice": (ENCODED.partition(";")[0], b"csrf=x&csrf=y"),
+    "cut": ("multipart/form-data; boundary=b", b"--b\r\nContent-Disposition: form-data; name=csrf"),
+    "no boundary": ("multipart/form-data", b"x"),
+}
+
+
+@pytest.mark.parametrize("path", ["/admin/login", "/admin/do/skills.switch", "/admin/logout"])
+@pytest.mark.parametrize("odd", ODD_FORMS)
+async def test_a_form_is_read_as_utf_8_alone_and_at_once(site: Served, odd: str, path: str) -> None:
+    kind, body = ODD_FORMS[odd]
+    async with site.browser(ADMIN) as browser, asyncio.timeout(20):
+        refused = await browser.post(path, body, Content_Type=kind)
+        # What can be read as a form has not the session's word in it, or no link.
+        assert refused.status in {400, 403}, refused.text
+        if odd in {"punycode", "hex", "rot13", "nonexistent", "utf-16"}:
+            assert (refused.status, "not in UTF-8" in refused.text) == (400, True)
 
 
 async def test_an_expired_link_and_a_made_up_one_open_nothing(site: Served) -> None:
