@@ -23,6 +23,7 @@ from gateway.commands.skill import SUBS
 from gateway.phrases import phrases
 from gateway.platforms import StepLine
 from gateway.rights.access import Reason
+from gateway.rights.explaining import Kind as Told
 from gateway.rights.roles import Role
 from gateway.shelf.decisions import Switch
 from gateway.shelf.outcomes import NotedAs
@@ -97,7 +98,9 @@ PAGES: Final[dict[str, Sequence[str]]] = {
     "admin.approvals.": without(Kind, "approval"),
     "admin.col.": field(Ledger, "by"),
     "admin.conversation.what.": get_args(What),
+    "admin.explain.kind.": get_args(Told),
     "admin.now.state.": field(Working, "state"),
+    "admin.skill.": ("yes", "no"),
     "admin.spending.by.": field(Ledger, "by"),
     "admin.spending.period.": field(BudgetRow, "period"),
     "admin.spending.scope.": get_args(Scope),
