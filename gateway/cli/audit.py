@@ -93,7 +93,7 @@ def verify(loaded: Loaded, against: str | None) -> None:
     somebody made anew as a whole, or whose end and head were both taken away.
     """
     try:
-        kept = _kept(against) if against else KeptElsewhere()
+        kept = KeptElsewhere() if against is None else _kept(against)
     except (OSError, ValueError) as error:
         raise Stop(f"--against: {error}.") from None
 
@@ -114,7 +114,7 @@ def verify(loaded: Loaded, against: str | None) -> None:
 def _kept(against: str) -> KeptElsewhere:
     """Raises `OSError`, `ValueError`."""
     file = Path(against)
-    if not file.exists():
+    if not against or not file.exists():
         return KeptElsewhere.read([against])
     with file.open(encoding="utf-8") as lines:
         return KeptElsewhere.read(lines)

@@ -154,10 +154,13 @@ async def page(
     return Page(known, f"{first[0]}-{first[1]}" if reached else "")
 
 
+STREAMS: Final = ("changes", "refused", "tools")
+
+
 def streams(store: Store) -> dict[str, str]:
     """The keys of what is kept, by name."""
     skills, tools = store.layout.skills_root, store.layout.mcp_root
-    return {"changes": f"{skills}:audit", "refused": f"{skills}:refused", "tools": f"{tools}:audit"}
+    return dict(zip(STREAMS, (f"{skills}:audit", f"{skills}:refused", f"{tools}:audit"), strict=True))
 
 
 async def _latest(store: Store, key: str, room: str, most: int) -> list[Line]:
@@ -179,7 +182,10 @@ def _when(line: Line) -> tuple[int, int]:
 
 
 def _line(id_: str, fields: dict[bytes, bytes]) -> Line:
-    said = mapping(fields[b"said"])
+    try:
+        said = mapping(fields.get(b"said", b""))
+    except ValueError:  # somebody wrote here by hand; `verify` says so
+        said = {"what": "unreadable"}
     who, channel, what, thing, rule = (str(said.get(name, "")) for name in ("who", "channel", "what", "thing", "rule"))
     before, after = (fields.get(name, b"").decode("utf-8", "replace") for name in (b"before", b"after"))
     number, hash_ = fields.get(b"n", b"0"), fields.get(b"hash", b"").decode("utf-8", "replace")

@@ -15,11 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.shelf.audit import PAGE, streams
+from gateway.shelf.audit import PAGE, STREAMS, streams
 from gateway.shelf.stored import mapping
 from gateway.store import Store, reading
 
 BEGIN: Final = "0" * 64
+APART_MS: Final = 1_000
+"""So far the times may lie apart that Redis gives a line and its script. Where its clock was put back the first goes on from the
+line before.
+"""
 FOR_A_WHILE: Final = frozenset({"refused"})
 """Streams of which only the latest lines are kept."""
 _HEAD: Final = re.compile(r"([a-z]+):(\d{1,15}):([0-9a-f]{64})")
@@ -39,6 +43,11 @@ class Link:
     at: str
     prev: str
     hash: str
+
+    @property
+    def told_ms(self) -> int:
+        """When it was written, by its id, as people are told."""
+        return int(self.id.partition("-")[0])
 
     @property
     def reckoned(self) -> str:
@@ -86,6 +95,10 @@ class KeptElsewhere:
                     kept.hashes[str(one.get("stream")), one["n"]] = str(one.get("hash"))
             else:
                 kept.hashes |= {(name, int(n)): hash_ for name, n, hash_ in _HEAD.findall(line)}
+        if strange := sorted({f"{name}:{n}" for name, n in kept.hashes if name not in STREAMS or not n}):
+            raise ValueError(
+                f"{strange[0]} is of no log that there is; there are: {', '.join(STREAMS)}, numbered from 1"
+            )
         if not kept.hashes:
             raise ValueError("neither a head (STREAM:NUMBER:HASH) nor a line of an export")
         return kept
@@ -139,6 +152,8 @@ class _Look:
         self._known = {n: hash_ for (name, n), hash_ in kept.hashes.items() if name == stream}
         self._n, self._hash = 0, BEGIN
         self._lines, self._older = 0, 0
+        self._told_ms = 0
+        """By the id of the line before."""
         self._trouble = ""
 
     def take(self, link: Link) -> None:
@@ -147,7 +162,7 @@ class _Look:
             self._older += 1
             return
         self._trouble = self._trouble or self._wrong(link)
-        self._n, self._hash = link.n, link.hash
+        self._n, self._hash, self._told_ms = link.n, link.hash, link.told_ms
         if link.n == self._last:
             self._found_hash = link.hash
 
@@ -157,6 +172,9 @@ class _Look:
             return f"the line {link.id}, behind line {self._n}, is in no chain: it was put there, or its number was taken out"
         if link.reckoned != link.hash:
             return f"{called} was changed: what it holds is not what its hash was made of"
+        at_ms = int(link.at) if link.at.isascii() and link.at.isdigit() else -APART_MS
+        if abs(link.told_ms - at_ms) > APART_MS and link.told_ms != self._told_ms:
+            return f"{called} is told to be of another time than it was written at: it was taken out and put in anew"
         is_first = self._n == 0
         if is_first and self._stream in FOR_A_WHILE:
             pass  # older ones are not kept

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from gateway.cli import deskmate
 from gateway.rights.pins import Definition, Pins
 from gateway.shelf import chain
-from gateway.shelf.audit import streams
+from gateway.shelf.audit import read, streams
 from gateway.shelf.chain import Found, KeptElsewhere, links, verify
 from gateway.store import Script, Store
 from tests.gateway.shelf.world import World
@@ -101,7 +101,7 @@ def swapped(lines: Lines) -> Lines:
 
 
 def put_in(lines: Lines) -> Lines:
-    return [*lines[:3], (b"1002-99", {b"said": b"{}"}), *lines[3:]]
+    return [*lines[:3], (lines[2][0].partition(b"-")[0] + b"-99", {b"said": b"{}"}), *lines[3:]]
 
 
 def without_number(lines: Lines) -> Lines:
@@ -111,6 +111,15 @@ def without_number(lines: Lines) -> Lines:
 
 def truncated(lines: Lines) -> Lines:
     return lines[:4]
+
+
+def told_later(lines: Lines) -> Lines:
+    """The very same line, under an id of another day."""
+    return [*lines[:-1], (b"1893456000000-0", lines[-1][1])]
+
+
+def told_earlier(lines: Lines) -> Lines:
+    return [(b"1577836800000-%d" % number, fields) for number, (_, fields) in enumerate(lines)]
 
 
 @pytest.mark.parametrize(
@@ -124,12 +133,15 @@ def truncated(lines: Lines) -> Lines:
         (swapped, "line 3 is missing, before line 4"),
         (put_in, "behind line 3, is in no chain"),
         (without_number, "behind line 2, is in no chain"),
+        (told_later, "line 6 .* is told to be of another time"),
+        (told_earlier, "line 1 .* is told to be of another time"),
         (truncated, "line 5 is missing, and all behind it: the chain's head is at line 6"),
     ],
 )
 async def test_what_is_done_to_it_is_named(world: World, how: Callable[[Lines], Lines], trouble: str) -> None:
     lines = await lines_of(world.store)
-    spread = [(b"%d-0" % (1_000 + number), fields) for number, (_, fields) in enumerate(lines)]
+    first_ms = int(lines[0][0].partition(b"-")[0])
+    spread = [(b"%d-0" % (first_ms + number), fields) for number, (_, fields) in enumerate(lines)]
     await put(world.store, how(spread))
     found = await look(world.store)
     assert re.search(trouble, found.trouble), found.trouble
@@ -187,6 +199,28 @@ async def test_lines_from_before_are_told_apart(world: World) -> None:
     assert (found.trouble, found.lines, found.older, found.head.n) == ("", 2, 1, 1)
 
 
+async def test_where_redis_clock_was_put_back_lines_go_on_from_the_last_one(world: World) -> None:
+    """As Redis numbers them: an id is never below the one before."""
+    key, made = streams(world.store)["changes"], list[tuple[bytes, Fields]]()
+    first_ms, prev = int((await lines_of(world.store))[0][0].partition(b"-")[0]), chain.BEGIN
+    for n in range(1, COUNT + 1):
+        at, id_ = str(first_ms - (0 if n == 1 else 3_600_000)), f"{first_ms}-{n}"
+        prev_before, prev = prev, chain.Link("changes", id_, "{}", "", "", n, at, prev, "").reckoned
+        fields = {"said": "{}", "before": "", "after": "", "n": str(n), "at": at, "prev": prev_before, "hash": prev}
+        made.append((id_.encode(), {name.encode(): one.encode() for name, one in fields.items()}))
+    await put(world.store, made)
+    await world.store.redis.set(f"{key}:head", f"{COUNT} {prev}")
+    assert (await look(world.store)).trouble == ""
+
+
+async def test_a_line_that_somebody_put_there_by_hand_hides_no_other_one(world: World) -> None:
+    for fields in ({"x": "y"}, {"said": "{"}, {"said": "[]"}, {"said": b"\xff"}):
+        await world.store.redis.xadd(streams(world.store)["changes"], fields)  # type: ignore[arg-type]
+    told = [one.what for one in await read(world.store)]
+    assert told == ["skill off"] * COUNT + ["unreadable"] * 4
+    assert "is in no chain" in (await look(world.store)).trouble
+
+
 async def test_of_refusals_older_ones_are_gone_and_that_is_no_break(world: World) -> None:
     for number in range(5):
         await world.shelf.refused(world.change(), "skill off refused", str(number))
@@ -209,6 +243,9 @@ async def test_many_at_once_make_one_chain(world: World) -> None:
 def test_nothing_that_was_kept_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="neither a head"):
         KeptElsewhere.read(["hello", "changes:x:y"])
+    for strange in ("change:5:" + "a" * 64, "changes:0:" + "a" * 64):
+        with pytest.raises(ValueError, match="there are: changes, refused, tools"):
+            KeptElsewhere.read([strange])
     assert KeptElsewhere.read([json.dumps({"stream": "changes", "n": 3, "hash": "ab"})]).hashes == {
         ("changes", 3): "ab"
     }
