@@ -463,8 +463,8 @@ class Mailbox:
     async def retry(
         self, key: ConversationKey, letter: str, events: Sequence[str]
     ) -> Literal["ok", "gone", "full", "cold"]:
-        """What the turn of a dead letter (its number) answered, as JSON, comes in once more, and the letter is gone: both or
-        none. Raises `Unreachable`.
+        """What the turn of a dead letter (its number) answered, as JSON, comes in once more, and the letters of that turn are
+        gone: both or none. Raises `Unreachable`.
         """
         verdict = await self._run("retry", self.store.layout.partition(key.id), key.id, key.channel_id, letter, *events)
         became: Literal["ok", "gone", "full", "cold"] = verdict.decode().lower()

@@ -1,11 +1,19 @@
 -- retry(c, ch, letter, event...) -> verdict
--- What the turn of a dead letter answered comes into the inbox once more, and the letter is gone: both or none.
+-- What the turn of a dead letter answered comes into the inbox once more, and all letters of that turn are gone: both or none.
 if cold() then
   return 'COLD'
 end
 local c, letter = ARGV[2], ARGV[4]
-if #redis.call('XRANGE', P .. 'dead', letter, letter) == 0 then
+local found = redis.call('XRANGE', P .. 'dead', letter, letter)[1]
+if not found then
   return 'GONE'
+end
+local function turn_of(entry)
+  local at = {}
+  for i = 1, #entry[2], 2 do
+    at[entry[2][i]] = entry[2][i + 1]
+  end
+  return (at.conversation or '') .. ' ' .. (at.turn or '')
 end
 if full(c, #ARGV - 4) then
   return 'FULL'
@@ -14,6 +22,10 @@ redis.call('HSET', key(c), 'channel', ARGV[3]) -- first: a full server stops it 
 for i = 5, #ARGV do
   enqueue(c, arrive(c), now, ARGV[i])
 end
-redis.call('XDEL', P .. 'dead', letter)
+for _, entry in ipairs(redis.call('XRANGE', P .. 'dead', '-', '+')) do -- some thousands at most, and seldom
+  if turn_of(entry) == turn_of(found) then
+    redis.call('XDEL', P .. 'dead', entry[1])
+  end
+end
 call_for(c, ARGV[3], 0)
 return 'OK'

@@ -178,6 +178,22 @@ async def test_a_dead_letter_is_asked_again_once_and_by_whom_is_in_the_audit_log
     assert (await there.do("dead.list")).letters == []
 
 
+async def test_of_several_dead_letters_of_a_turn_one_asks_again_for_all(there: Admins) -> None:
+    """Two parts of its reply did not arrive, say: it is asked once, and not once for each."""
+    letter, other = await there.bury(), await there.bury(DEV)
+    store = there.house.store
+    dead = f"{store.layout.root_of(letter.conversation)}:dead"
+    told = {"conversation": letter.conversation, "turn": letter.turn, "reason": "a part did not arrive"}
+    await store.redis.xadd(dead, told)  # type: ignore[arg-type]
+    mine = (await there.do("dead.list", ADMIN)).letters
+    assert len(mine) == 2
+    await there.do("dead.retry", ADMIN, channel=ROOM, letter=mine[0].id)
+    with pytest.raises(Refusal, match="no_letter"):
+        await there.do("dead.retry", ADMIN, channel=ROOM, letter=mine[1].id)
+    assert len((await there.house.mailbox.load(letter.conversation)).inbox) == 1
+    assert [one.id for one in (await there.do("dead.list")).letters] == [other.id], "another turn's stays"
+
+
 async def test_a_dead_letter_is_dropped_or_told_that_nothing_is_left_of_it(there: Admins) -> None:
     letter = await there.bury()
     given = {"channel": ROOM, "letter": letter.id}
