@@ -186,6 +186,6 @@ async def test_without_switches_no_skill_is_on_and_the_operator_is_told(world: W
     turn = await world.talk(room).say(MAX, "在吗", says("在。"))
     assert "在。" in turn.reply
     assert index(turn.asked[0]) == {}
-    assert world.logged("switches can't be read: no skill is on")
+    assert world.logged("switches can't be read: no skill and no tool is on")
     turn = await world.talk(world.room()).say(MAX, "在吗", says("在。"))
     assert "web-access" in index(turn.asked[0])

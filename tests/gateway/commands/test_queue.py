@@ -76,7 +76,7 @@ async def test_each_takes_back_what_is_their_own_and_came_before_and_admins_all(
 
 async def test_who_may_not_is_told_the_rule_alone(world: World) -> None:
     done = await queue(world, "clear all", MAX)
-    assert "`admin`" in done.text
+    assert "`channel_admin`" in done.text
     assert "default.yaml line" in done.text
     assert done.is_private
 

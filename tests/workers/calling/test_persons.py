@@ -303,7 +303,7 @@ async def test_messages_wait_behind_an_approval_and_are_answered_then(opened: Op
 async def test_an_admin_has_every_call_with_an_effect_looked_at_and_a_member_does_not(opened: Opened) -> None:
     async with opened(ask=[]) as world:
         [refused] = await world.ask("/hitl on", actor=MAX)
-        assert "role `admin`" in refused
+        assert "role `channel_admin`" in refused
         assert "every call with an effect waits" in (await world.ask("/hitl on", actor=ADA))[0]
         assert "every call with an effect waits" in (await world.ask("/hitl", actor=MAX))[0]
         world.model.answer_with([several(("current_time", {}), ("send_file", FILE)), says("Sent.")])

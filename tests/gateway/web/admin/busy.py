@@ -31,7 +31,7 @@ recordings: {{keep: true}}
 CONNECTIONS: Final = f"""\
   discord-main: {{platform: discord, public_key: {64 * "a"}, bot_token: $SECRET}}
   discord-guests: {{platform: discord, public_key: {64 * "b"}, bot_token: $SECRET}}
-  telegram-main: {{platform: telegram, bot_token: $TELEGRAM, secret_token: $SECRET}}
+  telegram-main: {{platform: telegram, bot_token: $TELEGRAM, secret_token: $TELEGRAM_SECRET}}
 """
 BUDGET: Final = """
 budget:
@@ -61,6 +61,7 @@ async def make_busy(there: Admins) -> None:
     (folder / "deskmate.yaml").write_text(settings)
     variables = {
         "SECRET": "xoxb-s3cret",
+        "TELEGRAM_SECRET": "xoxb-s3cret-of-telegram",
         "BRIDGE": "whsec_" + "c2VjcmV0" * 4,
         "REDIS_URL": "redis://127.0.0.1",
         "TELEGRAM": "4711:" + "A" * 35,
