@@ -198,7 +198,7 @@ async def _start(command: Sequence[str], place: Path, data: Path) -> Child:
     try:
         async with asyncio.timeout(START_S):
             while child.returncode is None:
-                if await _answers(place):
+                if await answers(place):
                     return child
                 await asyncio.sleep(0.01)
         why = f"ended with status {child.returncode}"
@@ -251,7 +251,8 @@ async def _end_orphan(place: Path, data: Path) -> None:
         await redis.aclose()
 
 
-async def _answers(place: Path) -> bool:
+async def answers(place: Path) -> bool:
+    """Whether a server is at this socket and says so."""
     try:
         reader, writer = await asyncio.open_unix_connection(place)
     except OSError:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import subprocess
 from pathlib import Path
 from typing import Self
 
 from gateway.running.children import leashed
-from gateway.running.embedded import find_program, server_command, socket_path, socket_url
+from gateway.running.embedded import answers, find_program, server_command, socket_path, socket_url
 
 START_S = 30.0
 
@@ -46,7 +45,7 @@ class Server:
         """Until it has read its files and answers."""
         self._process = subprocess.Popen(self._command, start_new_session=True)  # noqa: ASYNC220  # it is only begun
         async with asyncio.timeout(START_S):
-            while not await self._answers():
+            while not await answers(self._place):
                 await asyncio.sleep(0.01)
 
     async def kill(self) -> None:
@@ -54,18 +53,3 @@ class Server:
         assert self._process
         self._process.kill()
         await asyncio.to_thread(self._process.wait)
-
-    async def _answers(self) -> bool:
-        try:
-            reader, writer = await asyncio.open_unix_connection(self._place)
-        except OSError:
-            return False
-        try:
-            writer.write(b"PING\r\n")
-            return await reader.readline() == b"+PONG\r\n"
-        except OSError:
-            return False
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
