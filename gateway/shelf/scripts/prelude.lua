@@ -111,11 +111,21 @@ local function keep(stream, said, before, after, most)
     sized[i] = #part .. ':' .. part
   end
   local hash = sha256(table.concat(sized))
-  local line = { '*', 'said', said, 'before', old, 'after', new, 'n', number, 'at', at, 'prev', prev, 'hash', hash }
-  if most then
-    redis.call('XADD', P .. stream, 'MAXLEN', '~', most, unpack(line))
-  else
-    redis.call('XADD', P .. stream, unpack(line))
+  local function add(id)
+    local line = { id, 'said', said, 'before', old, 'after', new, 'n', number, 'at', at, 'prev', prev, 'hash', hash }
+    if most then
+      return redis.pcall('XADD', P .. stream, 'MAXLEN', '~', most, unpack(line))
+    end
+    return redis.pcall('XADD', P .. stream, unpack(line))
+  end
+  -- Lines of several streams that were written in one millisecond are in order by its microseconds; only where the clock was
+  -- put back, or in the same microsecond, Redis numbers them as it likes.
+  local added = add(at .. '-' .. text(time[2] % 1000))
+  if added.err then
+    added = add('*')
+  end
+  if added.err then
+    error(added.err)
   end
   redis.call('SET', P .. stream .. ':head', number .. ' ' .. hash)
 end

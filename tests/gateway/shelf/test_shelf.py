@@ -300,6 +300,18 @@ async def test_of_two_bundles_that_look_alike_and_come_at_once_the_second_is_ref
     assert [one.id for one in (await world.here()).own.installed.values()] == ["Modern"]
 
 
+async def test_what_was_refused_and_what_was_changed_in_one_millisecond_are_told_in_order(world: World) -> None:
+    done = [f"thing {number}" for number in range(200)]
+    for number, thing in enumerate(done):
+        if number % 2:
+            await world.shelf.switch(HERE, thing, "off", world.change())
+        else:
+            await world.shelf.refused(world.change(turn=""), "skill off refused", thing)
+    lines = await read(world.store, most=10_000)
+    assert len({line.at_ms for line in lines}) < len(done), "several share a millisecond"
+    assert [line.thing for line in lines] == done
+
+
 async def test_whoever_is_refused_again_and_again_fills_nothing_up_and_pushes_no_change_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
