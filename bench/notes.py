@@ -11,7 +11,7 @@ import time
 from contextlib import AsyncExitStack
 
 from bench._world import world
-from gateway.shelf.audit import Change
+from gateway.audit.log import Change
 from gateway.shelf.notes import Draft, Notes
 from gateway.store import Layout, Store, open_store
 

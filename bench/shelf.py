@@ -41,7 +41,7 @@ from bench._world import (
 )
 from bench.skills import write_skills
 from config.loading import Loaded, load
-from gateway.shelf.audit import Change
+from gateway.audit.log import Change
 from gateway.shelf.decisions import scope_of
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import NobodyPacks, Shelf

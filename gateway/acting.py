@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from gateway.acts.outcomes import Refusal
+from gateway.acts.skill_acts import Acts, By, not_for, rule_in
 from gateway.commands import Command, Done, Said, find
 from gateway.events import Actor
 from gateway.phrases import say
 from gateway.rights.access import Here, Verdict
-from gateway.shelf.acts import Acts, By, not_for, rule_in
-from gateway.shelf.outcomes import Refusal
-from gateway.shelf.pairing import COMMAND, knock
+from gateway.rights.pairing import COMMAND, knock
 from gateway.text.quoting import quoted
 
 

@@ -23,8 +23,8 @@ from gateway.events import Event
 from gateway.files import Files
 from gateway.logs import log, log_soon
 from gateway.loop_guard import may_pass
+from gateway.rights.pairing import Pairing, knock
 from gateway.rights.places import place
-from gateway.shelf.pairing import Pairing, knock
 from gateway.store import Unreachable
 
 logger = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ from typing import Final
 
 from config.loading import Loaded
 from config.watching import Watched
+from gateway.audit.log import line_of
 from gateway.logs import log
-from gateway.shelf.audit import line_of
-from gateway.shelf.stored import mapping
 from gateway.store import Store, Unreachable, reading, script_of
+from gateway.stored import mapping
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from gateway.acts.outcomes import Refusal
+from gateway.acts.skill_acts import not_for
 from gateway.admin.operations import SOMEWHERE, WORD, Code, InChannel, Nothing, Result, Told, operation
 from gateway.admin.visits import Visit
 from gateway.approvals.asked import TEXT_MAX, Asked, announced, asked_in, conversation_of
@@ -17,8 +19,6 @@ from gateway.events import Actor, Event
 from gateway.phrases import say
 from gateway.rights import access
 from gateway.rights.access import Approval, Reply
-from gateway.shelf.acts import not_for
-from gateway.shelf.outcomes import Refusal
 from gateway.store import Unreachable, reading
 from gateway.text.unmarked import plain
 from skills.visible import visible

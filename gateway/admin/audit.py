@@ -8,8 +8,9 @@ from pydantic import Field
 
 from gateway.admin.operations import EVERYTHING, SOMEWHERE, Anywhere, Nothing, Result, operation
 from gateway.admin.visits import Visit
-from gateway.shelf import audit, chain
-from gateway.shelf.audit import Line, short, shortened
+from gateway.audit import chain
+from gateway.audit import log as audit
+from gateway.audit.log import Line, short, shortened
 from skills.visible import one_line
 
 

@@ -8,6 +8,8 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from config.loading import Loaded
+from gateway.acts.skill_table import count
+from gateway.acts.tool_acts import State, ToolActs, ToolRow
 from gateway.admin.operations import LOOK, SOMEWHERE, Act, InChannel, Name, Nothing, Result, Told, operation
 from gateway.admin.skills import SkillRow, rows
 from gateway.admin.visits import Visit
@@ -17,8 +19,6 @@ from gateway.phrases import say
 from gateway.rights import explaining
 from gateway.rights.access import Here
 from gateway.rights.pins import Pins
-from gateway.shelf.skill_table import count
-from gateway.shelf.tool_acts import State, ToolActs, ToolRow
 from gateway.text.unmarked import plain
 from skills import index
 from skills.folders import Skill

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from gateway.acts.outcomes import Refusal
 from gateway.admin.operations import LOOK, Act, InChannel, Result, operation
 from gateway.admin.spending import Amount, amount, currency
 from gateway.admin.transcript import OneTurn, TranscriptLine, said_in, turn_of
@@ -16,7 +17,6 @@ from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record, turns_of
 from gateway.conversation.rooms import conversations
 from gateway.costs.spending import Accounts, spent
-from gateway.shelf.outcomes import Refusal
 from gateway.store import reading
 
 LISTED_MAX: Final = 200

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from gateway.acts.letter_acts import LetterActs
 from gateway.admin.conversations import tell_read
 from gateway.admin.operations import SOMEWHERE, Act, Anywhere, Input, Result, Told, operation
 from gateway.admin.transcript import TranscriptLine, said_in
@@ -14,7 +15,6 @@ from gateway.conversation.key import ConversationKey
 from gateway.conversation.letters import Letter, done_in, letters
 from gateway.phrases import say
 from gateway.rights.access import Here
-from gateway.shelf.letter_acts import LetterActs
 
 LOOKED_AT_MAX: Final = 1_000
 

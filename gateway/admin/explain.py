@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from gateway.acts.outcomes import Refusal
+from gateway.acts.pair_acts import PairActs
 from gateway.admin.operations import LOOK, InChannel, Result, operation
 from gateway.admin.visits import Visit
 from gateway.rights import explaining
 from gateway.rights.explaining import Answer, NotThere
 from gateway.rights.pins import Pins
-from gateway.shelf.outcomes import Refusal
-from gateway.shelf.pair_acts import PairActs
 from skills.visible import one_line
 
 Asked = Annotated[str, Field(max_length=300)]

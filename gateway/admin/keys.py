@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.admin.visits import Caller
-from gateway.shelf.stored import mapping
 from gateway.store import Script, Store
+from gateway.stored import mapping
 
 SECRET: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 TOKEN_BEGIN: Final = "dma_"  # noqa: S105  # no password

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Final, Generic, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field
 
 import gateway.admin
+from gateway.acts.outcomes import Refusal
 from gateway.admin.visits import Visit
-from gateway.shelf.outcomes import Refusal
 
 
 class Input(BaseModel):

@@ -9,12 +9,12 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from config.addresses import person
+from gateway.acts.pair_acts import PairActs
 from gateway.admin.operations import LOOK, SOMEWHERE, Act, Anywhere, InChannel, Nothing, Result, Told, operation
 from gateway.admin.visits import Visit
 from gateway.phrases import say
+from gateway.rights.pairing import Waits
 from gateway.rights.roles import Role, named
-from gateway.shelf.pair_acts import PairActs
-from gateway.shelf.pairing import Waits
 from skills.visible import one_line
 
 Person = Annotated[

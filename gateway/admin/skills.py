@@ -7,6 +7,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Base64Bytes, Field
 
+from gateway.acts.outcomes import DIGITS, Outcome, Shown
+from gateway.acts.skill_acts import Acts
+from gateway.acts.skill_table import Row, behind, everything, row
 from gateway.admin.operations import (
     LOOK,
     SOMEWHERE,
@@ -25,9 +28,6 @@ from gateway.commands.skill import answers
 from gateway.conversation.uses import DAYS_MAX
 from gateway.conversation.uses import uses as counted
 from gateway.rights.access import Here
-from gateway.shelf.acts import Acts
-from gateway.shelf.outcomes import DIGITS, Outcome, Shown
-from gateway.shelf.skill_table import Row, behind, everything, row
 from gateway.text.unmarked import plain
 from skills import document, ids
 from skills.folders import BUNDLE_MAX_BYTES, Fault, Skill

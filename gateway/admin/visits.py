@@ -11,6 +11,9 @@ from typing import Final
 from config.checks import nearest
 from config.loading import Loaded
 from config.settings import Language
+from gateway.acts.note_acts import NoteActs
+from gateway.acts.outcomes import Refusal
+from gateway.acts.skill_acts import EVERYWHERE, Acts, By
 from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox
@@ -21,10 +24,7 @@ from gateway.platforms import webchat
 from gateway.rights import access
 from gateway.rights.access import Approval, CommandUse, Here, Operator, Who, named_as
 from gateway.rights.places import organisation, place
-from gateway.shelf.acts import EVERYWHERE, Acts, By
-from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.notes import Notes
-from gateway.shelf.outcomes import Refusal
 from gateway.shelf.shelf import Shelf
 from gateway.store import Refused, Store
 

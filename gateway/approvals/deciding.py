@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.acting import acts_of, refused
+from gateway.acts.outcomes import Refusal
 from gateway.approvals.asked import TEXT_MAX, Asked, Word, answer_line, asked_in, decided, key_of, open_in, unclear_of
+from gateway.audit.log import Change
 from gateway.commands import Done, Said
 from gateway.conversation.records import Record
 from gateway.phrases import LANGUAGES, say
 from gateway.rights.access import Approval, Here, Reply, Verdict, may
 from gateway.rights.roles import person_of
-from gateway.shelf.audit import Change
-from gateway.shelf.outcomes import Refusal
 from gateway.text.quoting import quoted
 
 

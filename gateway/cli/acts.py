@@ -17,6 +17,9 @@ import click
 
 from config.checks import nearest
 from config.loading import Loaded
+from gateway.acts.note_acts import NoteActs
+from gateway.acts.outcomes import Outcome, Refusal, Shown
+from gateway.acts.skill_acts import Acts, By
 from gateway.cli import ENGLISH, Stop, channel_option, for_example, needed_channel_option, no_redis, pass_readable
 from gateway.cli.words import typed
 from gateway.commands.skill import answers
@@ -26,10 +29,7 @@ from gateway.conversation.rooms import was_written_in
 from gateway.platforms import webchat
 from gateway.rights.access import Here, Operator
 from gateway.running.embedded import NoServer, redis_url
-from gateway.shelf.acts import Acts, By
-from gateway.shelf.note_acts import NoteActs
 from gateway.shelf.notes import Notes
-from gateway.shelf.outcomes import Outcome, Refusal, Shown
 from gateway.shelf.shelf import Shelf
 from gateway.shelf.stock import Gone
 from gateway.store import Layout, Store, Unreachable, open_store

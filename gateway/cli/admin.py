@@ -12,13 +12,13 @@ import click
 from config.loading import Loaded
 from gateway.admin.keys import Full, Keys
 from gateway.admin.visits import Caller
+from gateway.audit.log import Change
 from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, user
 from gateway.connections import PAGE
 from gateway.rights.access import Operator, named_as
 from gateway.rights.roles import COMMAND_LINE, typed_person
 from gateway.running.address import own_address
-from gateway.shelf.audit import Change
 
 T = TypeVar("T")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 
 from config.loading import Loaded
+from gateway.audit.chain import Found, KeptElsewhere, links
+from gateway.audit.chain import verify as check
+from gateway.audit.log import Line, read, short, streams
 from gateway.cli import CHANNEL_HELP, Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, key_of
-from gateway.shelf.audit import Line, read, short, streams
-from gateway.shelf.chain import Found, KeptElsewhere, links
-from gateway.shelf.chain import verify as check
 from skills.visible import one_line
 
 

@@ -10,12 +10,12 @@ from dataclasses import asdict
 import click
 
 from config.loading import Loaded
+from gateway.acts.letter_acts import LetterActs
 from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do
 from gateway.conversation.letters import Letter, done_in, letter, letters
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Event
-from gateway.shelf.letter_acts import LetterActs
 from skills.visible import one_line, visible
 
 

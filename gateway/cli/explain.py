@@ -7,12 +7,12 @@ import json
 import click
 
 from config.loading import Loaded
+from gateway.acts.pair_acts import PairActs
 from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, key_of
 from gateway.rights import explaining
 from gateway.rights.explaining import Answer, NotThere
 from gateway.rights.pins import Pins
-from gateway.shelf.pair_acts import PairActs
 from skills.visible import one_line
 
 

@@ -8,13 +8,13 @@ import time
 import click
 
 from config.loading import Loaded
+from gateway.acts.pair_acts import PairActs
 from gateway.cli import ENGLISH, Stop, for_example, needed_channel_option, pass_readable
 from gateway.cli.acts import Open, do
 from gateway.phrases import say
 from gateway.rights.access import Here
+from gateway.rights.pairing import LetIn, Waits
 from gateway.rights.roles import Role, named, typed_person
-from gateway.shelf.pair_acts import PairActs
-from gateway.shelf.pairing import LetIn, Waits
 from gateway.text.unmarked import plain
 from skills.visible import one_line
 

@@ -19,10 +19,10 @@ from config.checks import nearest
 from config.loading import Loaded
 from config.profiles import DEFAULT, Profile
 from config.settings import environment
+from gateway.acts.skill_table import behind, count, everything, lay_out, row
 from gateway.cli import ENGLISH, Stop, channel_option, examples, for_example, pass_loaded, pass_readable
 from gateway.rights.access import Here
 from gateway.rights.places import under
-from gateway.shelf.skill_table import behind, count, everything, lay_out, row
 from gateway.text.columns import padded, widths
 from skills import contents, document, lint, visible
 from skills.contents import Changed

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from config.loading import Loaded
+from gateway.acts.tool_acts import ToolActs
 from gateway.cli import ENGLISH, for_example, needed_channel_option, pass_readable
 from gateway.cli.acts import Open, acted, do
 from gateway.cli.words import typed
 from gateway.commands import tool as command
 from gateway.rights.pins import Pins
 from gateway.shelf.decisions import Switch
-from gateway.shelf.tool_acts import ToolActs
 
 
 @click.group(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.acting import acts_of, refused
+from gateway.acts.outcomes import Refusal
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.phrases import say
-from gateway.shelf.outcomes import Refusal
 from gateway.text.quoting import quoted
 
 WHEN_BUSY: WhenBusy = "beside"

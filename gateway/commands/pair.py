@@ -5,12 +5,12 @@ they are told why, and get a code.
 from __future__ import annotations
 
 from gateway.acting import acts_of, refused
+from gateway.acts.outcomes import Refusal
+from gateway.acts.pair_acts import PairActs
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.phrases import say
+from gateway.rights.pairing import shown
 from gateway.rights.roles import typed_person
-from gateway.shelf.outcomes import Refusal
-from gateway.shelf.pair_acts import PairActs
-from gateway.shelf.pairing import shown
 from gateway.text.durations import duration
 from gateway.text.quoting import few, quoted
 

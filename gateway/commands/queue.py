@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.acting import acts_of, refused
+from gateway.acts.outcomes import Refusal
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.conversation.mailbox import event_of
 from gateway.events import Event
 from gateway.phrases import say
-from gateway.shelf.outcomes import Refusal
 from gateway.text.durations import duration
 from gateway.text.quoting import few, quoted
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.acting import acts_of, refused
+from gateway.acts.outcomes import Refusal
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.events import Actor
 from gateway.phrases import say
 from gateway.rights.access import Here
 from gateway.rights.roles import Role, allows, named, roles_of, typed_person
-from gateway.shelf.outcomes import Refusal
 from gateway.text.quoting import few, quoted
 
 WHEN_BUSY: WhenBusy = "beside"

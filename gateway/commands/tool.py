@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.acting import acts_of, refused
+from gateway.acts.outcomes import Refusal
+from gateway.acts.tool_acts import ToolActs, ToolRow
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.phrases import say
 from gateway.rights.access import Here
-from gateway.shelf.outcomes import Refusal
-from gateway.shelf.tool_acts import ToolActs, ToolRow
 from gateway.text.quoting import quoted
 
 WHEN_BUSY: WhenBusy = "beside"

@@ -12,6 +12,8 @@ from config.checks import nearest
 from config.limits import MICROS, Limit, limits
 from config.loading import Loaded
 from config.rules import rule_of_room
+from gateway.acts import naming
+from gateway.acts.naming import Several, Unknown
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor
 from gateway.inventory import tool_names
@@ -19,8 +21,6 @@ from gateway.rights.access import COMMANDS, Approval, CommandUse, Here, SkillUse
 from gateway.rights.pins import Pin, is_of_server, words_of
 from gateway.rights.roles import named, roles_of, typed_person
 from gateway.rights.skill_tools import COMES_WITH
-from gateway.shelf import naming
-from gateway.shelf.naming import Several, Unknown
 from skills import ids
 from skills.folders import Skill
 from skills.programs import tool_name

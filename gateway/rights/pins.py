@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from gateway.audit.log import line_of
 from gateway.rights.access import Words
-from gateway.shelf.audit import line_of
 from gateway.store import Script, Store, reading, script_of
 
 _SET: Final = script_of("gateway.shelf", "pin")

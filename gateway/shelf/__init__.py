@@ -1,1 +1,1 @@
-"""What Redis holds about skills: bundles and snapshots, switches and trust, notes, and who changed what."""
+"""What Redis holds about skills: bundles and snapshots, switches and trust, notes, and the scripts that change them and write the audit log."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from gateway.shelf.stored import mapping
+from gateway.stored import mapping
 from skills import ids
 
 Switch = Literal["on", "off"]

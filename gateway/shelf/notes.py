@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, cast
 
-from gateway.shelf.audit import Change
+from gateway.audit.log import Change
 from gateway.store import Script, Store, script_of
 from skills import ids
 from skills.notes import CALL_MAX_CHARACTERS, FILE_MAX_BYTES, Note, State

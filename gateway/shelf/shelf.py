@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from config.loading import Loaded
 from config.profiles import Profile
+from gateway.audit.log import REFUSALS_KEPT, Change, Made
 from gateway.conversation.key import ConversationKey
 from gateway.logs import log
 from gateway.rights.access import Here
+from gateway.rights.pairing import Pairing
 from gateway.rights.places import organisation, place
-from gateway.shelf.audit import REFUSALS_KEPT, Change, Made
 from gateway.shelf.decisions import (
     HITL_FIELD,
     NO_REVISION,
@@ -36,7 +37,6 @@ from gateway.shelf.decisions import (
     trust_field,
     written,
 )
-from gateway.shelf.pairing import Pairing
 from gateway.shelf.snapshot import Snapshot
 from gateway.shelf.stock import Stock
 from gateway.store import Refused, Store, reading, script_of

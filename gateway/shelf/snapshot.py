@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from gateway.shelf.stored import mapping
+from gateway.stored import mapping
 from skills import ids
 from skills.folders import Fault, Skill
 

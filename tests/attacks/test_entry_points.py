@@ -15,10 +15,12 @@ import pytest
 from click.testing import CliRunner
 
 from config.loading import load
+from gateway.acts.outcomes import Refusal
 from gateway.admin.keys import Keys
 from gateway.admin.operations import operations
 from gateway.admin.visits import House, Visit
 from gateway.app import Gateway, open_parts
+from gateway.audit.log import read
 from gateway.cli import deskmate
 from gateway.cli.acts import user
 from gateway.commands import WhenBusy, names
@@ -29,8 +31,6 @@ from gateway.events import Actor, Attachment, Event
 from gateway.intake import Received
 from gateway.rights.access import COMMANDS, CommandUse, Operator, may
 from gateway.rights.places import place
-from gateway.shelf.audit import read
-from gateway.shelf.outcomes import Refusal
 from gateway.store import Layout, Store
 from tests.gateway.cli.test_acts import CONNECTIONS, Typed
 from tests.gateway.commands.world import OPS, World, skill_md, zipped

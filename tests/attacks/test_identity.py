@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from gateway.audit.log import read
 from gateway.events import Actor
-from gateway.shelf.audit import read
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 from aiohttp import web
 
+from gateway.audit.log import read
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Attachment
-from gateway.shelf.audit import read
 from gateway.store import Layout
 from tests.harness.fake_model import KEY, Asked
 from tests.harness.held import held

@@ -17,13 +17,13 @@ import pytest
 from pydantic import ValidationError
 
 import workers.tools
+from gateway.acts.outcomes import Refusal
 from gateway.admin.operations import Operation, operations
 from gateway.admin.visits import Caller, House, Visit
 from gateway.commands import names
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.events import Actor, Attachment
-from gateway.shelf.outcomes import Refusal
 from gateway.store import Layout
 from tests.gateway.commands.world import skill_md, zipped
 from tests.harness.held import held

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from config.profiles import Delivery
+from gateway.audit.log import Change
 from gateway.conversation.key import ConversationKey
-from gateway.shelf.audit import Change
 from gateway.shelf.decisions import scope_of
 from gateway.shelf.shelf import Shelf
 from gateway.store import Layout, open_store

@@ -14,6 +14,8 @@ import pytest
 from config.limits import Period, Scope, Unit
 from config.profiles import QueueMode
 from gateway import commands
+from gateway.acts.outcomes import NotedAs
+from gateway.acts.skill_table import HEADINGS
 from gateway.admin.approvals import Deciding
 from gateway.admin.overview import Working
 from gateway.admin.spending import BudgetRow, Ledger
@@ -26,8 +28,6 @@ from gateway.rights.access import Reason
 from gateway.rights.explaining import Kind as Told
 from gateway.rights.roles import Role
 from gateway.shelf.decisions import Switch
-from gateway.shelf.outcomes import NotedAs
-from gateway.shelf.skill_table import HEADINGS
 from gateway.web.admin.templates import span
 from skills.notes import State
 from skills.summary import Change

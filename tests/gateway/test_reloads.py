@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from config.loading import load
+from gateway.audit.log import read
 from gateway.reloads import digests, tell
-from gateway.shelf.audit import read
 from gateway.store import Store
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from gateway.acts.letter_acts import LetterActs
+from gateway.acts.skill_acts import Acts, By
 from gateway.conversation.letters import Letter, done_in, letters
 from gateway.conversation.records import Record
 from gateway.events import ReplyHandle
 from gateway.rights.access import Operator
-from gateway.shelf.acts import Acts, By
-from gateway.shelf.letter_acts import LetterActs
 from gateway.store import Layout
 from tests.harness.model_replies import says
 from tests.workers.at_desk import WHERE, AtDesk, at_desk

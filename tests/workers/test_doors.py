@@ -23,10 +23,10 @@ import pytest
 import workers.tools
 from config.profiles import Delivery
 from config.settings import Settings
+from gateway.audit.log import Change
 from gateway.conversation.records import Record
 from gateway.events import Actor
 from gateway.rights.access import Here
-from gateway.shelf.audit import Change
 from gateway.shelf.decisions import ORG, scope_of
 from gateway.shelf.notes import Draft, Notes
 from gateway.store import Store

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gateway.audit.log import read
 from gateway.events import Actor
-from gateway.shelf.audit import read
 from gateway.store import Layout
 from tests.harness.model_replies import calls, says
 from tests.workers.at_desk import WHERE, AtDesk, at_desk

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
+from gateway.audit.log import read
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Attachment
-from gateway.shelf import pairing
-from gateway.shelf.audit import read
+from gateway.rights import pairing
 from gateway.store import Layout
 from tests.workers.at_desk import AtDesk, at_desk
 from tests.workers.room import Room

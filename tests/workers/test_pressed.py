@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from gateway.audit.log import Change
 from gateway.commands import Done, command_of, names
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Event
-from gateway.shelf.audit import Change
 from gateway.shelf.notes import Draft
 from gateway.store import Layout
 from tests.harness.model_replies import says

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
+from gateway.audit.log import read
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Attachment
 from gateway.rights.skill_tools import ALWAYS_ON, COMES_WITH
-from gateway.shelf.audit import read
 from gateway.store import Layout
 from tests.end_to_end.requests import results
 from tests.gateway.commands.world import skill_md, zipped

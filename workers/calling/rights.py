@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from config.watching import Watched
+from gateway.audit.log import Change
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor
 from gateway.rights.access import Here
 from gateway.rights.roles import person_of
-from gateway.shelf.audit import Change
 from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
 from gateway.shelf.stock import Gone

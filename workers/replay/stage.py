@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from config.loading import Loaded
 from config.settings import RecordingSettings, RedisSettings, Settings
+from gateway.audit.log import Change
 from gateway.conversation.claim import Claim
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
@@ -20,10 +21,9 @@ from gateway.events import Actor, Event
 from gateway.files import Files
 from gateway.logs import Mask
 from gateway.rights.access import Here, Verdict
+from gateway.rights.pairing import Pairing
 from gateway.rights.pins import Definition, Pins
 from gateway.running.embedded import embedded
-from gateway.shelf.audit import Change
-from gateway.shelf.pairing import Pairing
 from gateway.shelf.shelf import Shelf
 from gateway.store import Store
 from workers.desk import Desk

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.acts.cards import card
+from gateway.audit.log import Change
 from gateway.events import Actor
 from gateway.rights.access import SkillUse, may
 from gateway.rights.roles import person_of
 from gateway.rights.skill_tools import SAVE
-from gateway.shelf.audit import Change
-from gateway.shelf.cards import card
 from gateway.shelf.notes import Draft, Full
 from skills import ids, notes
 from skills.folders import Skill

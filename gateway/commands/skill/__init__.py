@@ -9,6 +9,9 @@ from typing import Final
 
 from config.checks import nearest
 from gateway.acting import acts_of
+from gateway.acts.note_acts import NoteActs
+from gateway.acts.outcomes import Outcome, Refusal
+from gateway.acts.skill_acts import EVERYWHERE, Acts
 from gateway.commands import Done, Said, WhenBusy
 from gateway.commands.skill import answers, listing
 from gateway.events import Attachment
@@ -16,9 +19,6 @@ from gateway.phrases import say
 from gateway.platforms import NotDownloaded
 from gateway.rights.access import CommandUse, may
 from gateway.rights.roles import person_of
-from gateway.shelf.acts import EVERYWHERE, Acts
-from gateway.shelf.note_acts import NoteActs
-from gateway.shelf.outcomes import Outcome, Refusal
 from gateway.text.quoting import quoted
 from skills import ids
 from skills.folders import BUNDLE_MAX_BYTES

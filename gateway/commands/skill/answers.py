@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.commands.skill import note_answers
-from gateway.phrases import say
-from gateway.shelf.cards import shown
-from gateway.shelf.outcomes import (
+from gateway.acts.cards import shown
+from gateway.acts.outcomes import (
     DIGITS,
     Added,
     Listed,
@@ -22,8 +20,10 @@ from gateway.shelf.outcomes import (
     Switched,
     Trusted,
 )
-from gateway.shelf.skill_table import broken, edition, tier_in, version_of
-from gateway.shelf.standing import Standing
+from gateway.acts.skill_table import broken, edition, tier_in, version_of
+from gateway.acts.standing import Standing
+from gateway.commands.skill import note_answers
+from gateway.phrases import say
 from gateway.text.quoting import fenced, few, quoted
 from skills.findings import Finding
 from skills.folders import Fault, Skill

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from html import escape
 from typing import Final
 
+from gateway.acts.skill_table import HEADINGS, behind, count, everything, lay_out, row
 from gateway.phrases import say
 from gateway.platforms import Capabilities
 from gateway.rights.access import Here
-from gateway.shelf.skill_table import HEADINGS, behind, count, everything, lay_out, row
 from gateway.text.markdown import MEASURES, Measure
 from gateway.text.quoting import fenced
 from skills import ids

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from gateway.acts.outcomes import Listed, Noted
 from gateway.phrases import say
-from gateway.shelf.outcomes import Listed, Noted
 from gateway.text.quoting import fenced, quoted
 from skills.notes import Note, signed
 from skills.visible import visible

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.acting import acts_of
+from gateway.acts.pair_acts import PairActs
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.commands.why import answer, one
 from gateway.conversation.turns import last_turn
@@ -16,7 +17,6 @@ from gateway.rights import explaining
 from gateway.rights.access import Here
 from gateway.rights.explaining import Answer
 from gateway.rights.roles import typed_person
-from gateway.shelf.pair_acts import PairActs
 from gateway.text.quoting import few, quoted
 from skills.programs import tool_name
 

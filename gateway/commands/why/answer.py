@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from gateway.acts.skill_table import tier_in
 from gateway.commands.why.telling import tool_line
 from gateway.conversation.records import Record
 from gateway.phrases import say
 from gateway.rights import explaining
 from gateway.rights.access import Here
 from gateway.rights.skill_tools import LOAD
-from gateway.shelf.skill_table import tier_in
 from gateway.text.quoting import few, quoted
 from skills.folders import Skill
 from skills.programs import tool_name

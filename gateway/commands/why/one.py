@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from gateway.acting import acts_of
+from gateway.acts import naming
+from gateway.acts.naming import Several, Unknown
+from gateway.acts.skill_table import tier_in
 from gateway.commands import Said
 from gateway.commands.why.telling import reason, tool_line
 from gateway.conversation.records import Record
@@ -15,9 +18,6 @@ from gateway.rights.access import Here
 from gateway.rights.explaining import Answer, NotThere
 from gateway.rights.pins import Pin
 from gateway.rights.skill_tools import LOAD
-from gateway.shelf import naming
-from gateway.shelf.naming import Several, Unknown
-from gateway.shelf.skill_table import tier_in
 from gateway.text.quoting import few, quoted
 from skills import ids
 from skills.folders import Skill

@@ -100,7 +100,7 @@ local function head_of(stream)
 end
 
 -- One line of a stream of the log, of at most about so many lines if there is a `most`. Each holds the hash of the one before,
--- and its own is over all that it holds (see `gateway.shelf.chain`).
+-- and its own is over all that it holds (see `gateway.audit.chain`).
 local function keep(stream, said, before, after, most)
   must_be('stream', P .. stream)
   must_be('string', P .. stream .. ':head')

@@ -13,13 +13,13 @@ from typing import Any, Final
 from aiohttp import web
 from pydantic import BaseModel
 
+from gateway.acts.outcomes import Refusal
 from gateway.admin.operations import Operation, operations, status_of
 from gateway.admin.visits import House
 from gateway.content_types import media_type
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Malformed
-from gateway.shelf.outcomes import Refusal
 from gateway.store import Unreachable
 from gateway.web.admin.door import Closed, Door
 from gateway.web.admin.openapi import IDEMPOTENCY, ROOT, Problem, document, path_of

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gateway.acts.outcomes import Refusal
 from gateway.admin import (
     approvals,
     audit,
@@ -22,7 +23,6 @@ from gateway.admin import (
 )
 from gateway.admin.operations import Operation, Result, Told
 from gateway.admin.visits import Visit
-from gateway.shelf.outcomes import Refusal
 from gateway.web.admin.visiting import given
 
 Query = Mapping[str, str]

@@ -14,14 +14,14 @@ import aiohttp
 from aiohttp import web
 
 from config.settings import Settings
+from gateway.acts.outcomes import Refusal
 from gateway.admin.keys import SECRET, Full, Session
 from gateway.admin.operations import operations, status_of
 from gateway.admin.visits import Caller, House
+from gateway.audit.log import Change
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Malformed
-from gateway.shelf.audit import Change
-from gateway.shelf.outcomes import Refusal
 from gateway.store import Unreachable
 from gateway.web.admin import api, oidc
 from gateway.web.admin.door import COOKIE, COOKIE_PATH, SECURITY_HEADERS, Closed, Door

@@ -26,9 +26,9 @@ from aiohttp import web
 from redis.asyncio import Redis
 
 from config.settings import MailboxSettings
+from gateway.audit.log import Change, read
 from gateway.conversation.key import key_of
 from gateway.conversation.mailbox import Mailbox
-from gateway.shelf.audit import Change, read
 from gateway.shelf.shelf import Shelf
 from gateway.store import Layout, Store, open_store
 from skills.bundles import Cache

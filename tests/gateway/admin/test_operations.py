@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from gateway.acts.outcomes import Refusal
 from gateway.admin.operations import operations
 from gateway.admin.visits import Caller
 from gateway.approvals.asked import Word, asked_in, decided
+from gateway.audit.log import Line, page, streams
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import event_of
 from gateway.conversation.records import Record
@@ -16,8 +18,6 @@ from gateway.conversation.uses import Used
 from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
 from gateway.events import Event
 from gateway.intake import Received
-from gateway.shelf.audit import Line, page, streams
-from gateway.shelf.outcomes import Refusal
 from tests.gateway.admin.world import (
     ADMIN,
     APPROVER,
@@ -475,7 +475,7 @@ async def test_whether_the_log_is_whole_is_told_with_the_first_break(there: Admi
 async def test_a_log_of_other_rooms_is_not_read_to_its_end_for_one_page(
     there: Admins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.shelf.audit.PAGE", 4)
+    monkeypatch.setattr("gateway.audit.log.PAGE", 4)
     for number in range(30):
         to = "on" if number % 2 else "off"
         await there.do("skills.switch", channel=ROOM if number % 10 == 0 else OTHER_ROOM, id="triage", to=to)

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
+from gateway.acts.outcomes import Refusal
 from gateway.admin.operations import EVERYTHING, SIGNED_IN, WORD, Act, operations, status_of
-from gateway.shelf.outcomes import Refusal
 from tests.gateway.admin.world import MEMBER, ROLES, ROOM, STRANGER, Admins, zip_as_base64
 
 Given = Callable[[Admins], dict[str, Any]]

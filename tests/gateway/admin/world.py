@@ -14,6 +14,7 @@ from config.loading import Loaded
 from gateway.admin.operations import operations
 from gateway.admin.visits import Caller, House, Visit
 from gateway.approvals.asked import announce
+from gateway.audit.log import Change, Line, read
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.letters import Letter
 from gateway.conversation.mailbox import Mailbox
@@ -22,7 +23,6 @@ from gateway.conversation.uses import Listed, Used
 from gateway.events import Actor, Event
 from gateway.intake import Received
 from gateway.rights.places import place
-from gateway.shelf.audit import Change, Line, read
 from gateway.shelf.notes import Draft
 from gateway.store import Store
 from tests.gateway.commands.world import ANA, OPS, World, skill_md, zipped

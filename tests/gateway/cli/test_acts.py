@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from gateway.audit.log import short
 from gateway.cli import deskmate
 from gateway.conversation.key import key_of
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Actor, Event
-from gateway.shelf.audit import short
 from gateway.store import Layout, Store
 from tests.gateway.commands.world import DEV, MAX, OPS, World, skill_md, zipped
 from tests.skills.test_library import write

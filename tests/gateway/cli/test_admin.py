@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.admin.keys import Keys, Unknown
+from gateway.audit.log import read
 from gateway.running.address import address_noted
-from gateway.shelf.audit import read
 from gateway.store import Layout, Store
 from tests.gateway.cli.test_acts import CONNECTIONS, Typed
 from tests.gateway.commands.world import World

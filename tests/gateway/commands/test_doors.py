@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from gateway import commands
+from gateway.audit.log import Change
 from gateway.commands.skill import SUBS
-from gateway.shelf.audit import Change
 from gateway.shelf.notes import Draft
 from gateway.store import Store
 from tests.gateway.commands.world import ANA, MAX, OPS, World, skill_md

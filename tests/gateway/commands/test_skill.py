@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from gateway.acts.outcomes import Refusal
+from gateway.acts.skill_acts import Acts, By
+from gateway.audit.log import Change
 from gateway.commands.skill import SUBS, answers, right_of
 from gateway.events import Actor
 from gateway.rights.access import COMMANDS, NEEDS_ROLE, Here, Operator
-from gateway.shelf.acts import Acts, By
-from gateway.shelf.audit import Change
-from gateway.shelf.outcomes import Refusal
 from gateway.store import Store
 from tests.gateway.commands.world import ANA, DEV, LI, MAX, OPS, PROFILE, World, skill_md, zipped
 from tests.skills.test_library import write

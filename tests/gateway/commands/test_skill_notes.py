@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.shelf.audit import Change
-from gateway.shelf.note_acts import until
-from gateway.shelf.outcomes import Refusal
+from gateway.acts.note_acts import until
+from gateway.acts.outcomes import Refusal
+from gateway.audit.log import Change
 from tests.gateway.commands.world import ANA, DEV, LI, MAX, NOW_MS, OPS, World
 
 FILE = "references/x.md"

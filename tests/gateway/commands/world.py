@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from config.loading import Loaded, load
+from gateway.audit.log import Change, read
 from gateway.commands import Done, Outside, Passed, Said, find
 from gateway.conversation.key import ConversationKey, key_of
 from gateway.conversation.records import Record
@@ -20,7 +21,6 @@ from gateway.costs.spending import spent
 from gateway.events import Actor, Attachment, Event
 from gateway.platforms import Capabilities, NotDownloaded
 from gateway.rights.pins import Pins
-from gateway.shelf.audit import Change, read
 from gateway.shelf.notes import Draft, Notes
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.audit.log import page, read
 from gateway.rights.pins import Definition, Pins
-from gateway.shelf.audit import page, read
 from gateway.store import Store
 
 ECHO = Definition("twin__echo", "Says it again.", {"type": "object", "properties": {"text": {"type": "string"}}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from gateway.shelf.audit import Change
+from gateway.audit.log import Change
 from gateway.shelf.notes import Draft, Notes
 from gateway.store import Layout, open_store
 

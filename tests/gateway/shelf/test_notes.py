@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.shelf.audit import Change
+from gateway.audit.log import Change
 from gateway.shelf.notes import EVERYWHERE, Decided, Draft, Full, Limits, NoNote, Notes, OtherNotes, Saved
 from gateway.store import Layout, Store
 from skills.notes import Note

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.audit.log import read
 from gateway.conversation.key import ConversationKey
 from gateway.rights.access import SkillUse, may
 from gateway.shelf import shelf as shelves
-from gateway.shelf.audit import read
 from gateway.shelf.decisions import ORG, scope_of
 from gateway.shelf.shelf import LookAlike, NobodyPacks, OtherBundle
 from gateway.store import Store

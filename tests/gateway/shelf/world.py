@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from config.loading import Loaded, load
+from gateway.audit.log import Change, read
 from gateway.conversation.key import ConversationKey
 from gateway.rights.access import Here
-from gateway.shelf.audit import Change, read
 from gateway.shelf.packing import Packer
 from gateway.shelf.shelf import Shelf
 from gateway.store import Store

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from gateway.audit.log import read
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.overview import overview, waits_for_word
 from gateway.events import Actor
-from gateway.shelf.audit import read
 from gateway.store import Layout
 from tests.gateway.conversation.world import until
 from tests.harness.fake_model import Asked

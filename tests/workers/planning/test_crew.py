@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from gateway.audit.log import read
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor
 from gateway.platforms import Stream
-from gateway.shelf.audit import read
 from gateway.store import Layout
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import calls, fails, says

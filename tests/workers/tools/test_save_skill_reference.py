@@ -14,8 +14,8 @@ import pytest
 import config
 from config.profiles import Profile, read_profiles
 from config.settings import Settings
+from gateway.audit.log import Change
 from gateway.events import Actor
-from gateway.shelf.audit import Change
 from gateway.shelf.notes import Limits, Notes
 from gateway.store import Store
 from skills.folders import Root

@@ -13,11 +13,11 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
+from gateway.audit import chain
+from gateway.audit.chain import Found, KeptElsewhere, links, verify
+from gateway.audit.log import read, streams
 from gateway.cli import deskmate
 from gateway.rights.pins import Definition, Pins
-from gateway.shelf import chain
-from gateway.shelf.audit import read, streams
-from gateway.shelf.chain import Found, KeptElsewhere, links, verify
 from gateway.store import Script, Store
 from tests.gateway.shelf.world import World
 

@@ -15,6 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from config.settings import SkillsSettings
+from gateway.acts import naming
+from gateway.acts.naming import Meant, Several, Unknown
+from gateway.acts.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Since, Switched, Trusted
+from gateway.acts.skill_table import count
+from gateway.acts.standing import standing
+from gateway.audit.log import Change, Made
 from gateway.rights import access
 from gateway.rights.access import (
     CHANNEL,
@@ -28,15 +34,9 @@ from gateway.rights.access import (
     named_as,
 )
 from gateway.rights.roles import Role
-from gateway.shelf import naming
-from gateway.shelf.audit import Change, Made
 from gateway.shelf.decisions import ORG, Always, Decisions, Installed, Switch, scope_of
-from gateway.shelf.naming import Meant, Several, Unknown
-from gateway.shelf.outcomes import DIGITS, Added, Refusal, Reloaded, Removed, Shown, Since, Switched, Trusted
 from gateway.shelf.shelf import LookAlike, NobodyPacks, OtherBundle, Shelf
-from gateway.shelf.skill_table import count
 from gateway.shelf.snapshot import Snapshot
-from gateway.shelf.standing import standing
 from gateway.shelf.stock import Gone
 from skills import contents, document, folders, ids, index, lint
 from skills.bundles import BrokenBundle

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.acts.outcomes import Refusal
+from gateway.acts.skill_acts import Acts, By
 from gateway.commands.skill import answers
 from gateway.rights.access import Operator
-from gateway.shelf.acts import Acts, By
-from gateway.shelf.outcomes import Refusal
 from gateway.store import Store
 from tests.gateway.shelf.world import OPS, World
 from tests.skills.test_library import write

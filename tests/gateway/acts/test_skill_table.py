@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from config.profiles import Profile
+from gateway.acts.skill_table import HEADINGS, Count, Row, behind, count, everything, lay_out, row, version_of
 from gateway.rights.access import Here
-from gateway.shelf.skill_table import HEADINGS, Count, Row, behind, count, everything, lay_out, row, version_of
 from gateway.text.columns import width
 from skills.folders import Root
 from skills.library import Library, scan

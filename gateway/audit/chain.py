@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.shelf.audit import PAGE, STREAMS, streams
-from gateway.shelf.stored import mapping
+from gateway.audit.log import PAGE, STREAMS, streams
 from gateway.store import Store, reading
+from gateway.stored import mapping
 
 BEGIN: Final = "0" * 64
 APART_MS: Final = 1_000

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from config.checks import nearest
+from gateway.acts import naming
+from gateway.acts.naming import Several, Unknown
+from gateway.acts.outcomes import Refusal
+from gateway.acts.skill_acts import OVERTAKEN, Acts
 from gateway.inventory import tool_names
 from gateway.rights.access import Here, SkillUse, ToolUse, Verdict, may
 from gateway.rights.explaining import asked_as, pinned
 from gateway.rights.pins import Pin, words_of
 from gateway.rights.skill_tools import COMES_WITH, switched_with
-from gateway.shelf import naming
-from gateway.shelf.acts import OVERTAKEN, Acts
 from gateway.shelf.decisions import Switch
-from gateway.shelf.naming import Several, Unknown
-from gateway.shelf.outcomes import Refusal
 from skills import ids
 from skills.programs import tool_name
 

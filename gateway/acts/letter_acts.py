@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gateway.acts.outcomes import Refusal
+from gateway.acts.skill_acts import Acts
 from gateway.commands import said_to_model
 from gateway.conversation.letters import Letter, done_in, drop, letter
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.events import Event
 from gateway.rights.access import Here
-from gateway.shelf.acts import Acts
-from gateway.shelf.outcomes import Refusal
 
 _KINDS: Final[Mapping[str, str]] = {"gone": "no_letter", "full": "inbox_full", "cold": "unreadable"}
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from config.loading import Loaded
+from gateway.acts.outcomes import Refusal
+from gateway.acts.skill_acts import Acts, rule_in
 from gateway.events import Actor
 from gateway.rights import access
 from gateway.rights.access import CommandUse, Here
+from gateway.rights.pairing import LetIn, Pairing, TooMany, Waits
 from gateway.rights.places import place
 from gateway.rights.roles import person_of
-from gateway.shelf.acts import Acts, rule_in
-from gateway.shelf.outcomes import Refusal
-from gateway.shelf.pairing import LetIn, Pairing, TooMany, Waits
 
 P = TypeVar("P", Waits, LetIn)
 

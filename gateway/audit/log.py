@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.rights.roles import COMMAND_LINE
-from gateway.shelf.stored import mapping
 from gateway.store import Store, reading
+from gateway.stored import mapping
 
 PAGE: Final = 500
 """Lines that are read at a time."""
@@ -92,7 +92,7 @@ class Line:
     """As it was stored; empty for nothing."""
     after: str
     n: int = 0
-    """Its number in the chain of its stream (`gateway.shelf.chain`); 0: it was written before there was one."""
+    """Its number in the chain of its stream (`gateway.audit.chain`); 0: it was written before there was one."""
     hash: str = ""
 
 

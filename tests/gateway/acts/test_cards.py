@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.acts.cards import GOING_MAX_CHARACTERS, card
+from gateway.acts.cards import shown as text_of_card
 from gateway.platforms import BUTTON_MAX_BYTES
-from gateway.shelf.cards import GOING_MAX_CHARACTERS, card
-from gateway.shelf.cards import shown as text_of_card
 from tests.skills.test_notes import NOTE
 
 WAITING = replace(NOTE, state="pending")

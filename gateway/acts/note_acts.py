@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from gateway.acts.outcomes import Listed, Noted, NotedAs, Refusal
+from gateway.acts.skill_acts import Acts
+from gateway.audit.log import Change
 from gateway.rights.access import SkillUse, may
-from gateway.shelf.acts import Acts
-from gateway.shelf.audit import Change
 from gateway.shelf.notes import EVERYWHERE, Decided, Full, NoNote, Notes, OtherNotes
-from gateway.shelf.outcomes import Listed, Noted, NotedAs, Refusal
 from skills import ids
 from skills.notes import Note
 

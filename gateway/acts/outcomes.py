@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from gateway.acts.skill_table import Count
+from gateway.acts.standing import Standing
 from gateway.shelf.decisions import Installed, Switch
-from gateway.shelf.skill_table import Count
-from gateway.shelf.standing import Standing
 from skills.differences import Difference
 from skills.findings import Finding
 from skills.folders import Fault, Skill

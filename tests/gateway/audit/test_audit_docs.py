@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from gateway.shelf.audit import Line
-from gateway.shelf.chain import Link
+from gateway.audit.chain import Link
+from gateway.audit.log import Line
 
 ROOT: Final = Path(__file__).parents[3]
 WRITTEN: Final = (

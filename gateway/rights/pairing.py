@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from gateway.audit.log import REFUSALS_KEPT, Change
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.events import Actor, Event
 from gateway.rights.access import Here, Talk, Verdict, may
 from gateway.rights.roles import person_of
-from gateway.shelf.audit import REFUSALS_KEPT, Change
 from gateway.shelf.decisions import written
-from gateway.shelf.stored import mapping
 from gateway.store import Store, reading, script_of
+from gateway.stored import mapping
 from skills import ids
 
 COMMAND: Final = "pair"

@@ -1,0 +1,1 @@
+"""The audit log, and the chain that its lines are."""
