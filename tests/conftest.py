@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from redis import Redis
 
 from gateway.running.children import leashed
 from gateway.running.embedded import find_program, server_command, socket_path, socket_url
@@ -55,9 +56,19 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture(scope="module")
+def redis_url(redis_server: str) -> Iterator[str]:
+    """The address of a real server, where every test uses a key prefix of its own (`layout`). What a file of tests leaves
+    there goes with it: tests scan for keys, and each scan walks over all that there are.
+    """
+    yield redis_server
+    with Redis.from_url(redis_server) as redis:
+        redis.flushall()
+
+
 @pytest.fixture(scope="session")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a real server of this run: never flushed, every test uses a key prefix of its own (`layout`)."""
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The server of this run."""
     data = tmp_path_factory.mktemp("redis")
     place = socket_path(data)
     place.parent.mkdir(mode=0o700, exist_ok=True)
