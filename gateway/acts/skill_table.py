@@ -15,6 +15,7 @@ from gateway.phrases import phrases, say
 from gateway.rights.access import CHANNEL, Here, SkillUse, Verdict, may
 from gateway.text.columns import cut, padded, width, widths, wrapped
 from skills import ids
+from skills.document import cut_at_word
 from skills.folders import Fault, Skill
 from skills.library import Shadowed
 from skills.visible import one_line
@@ -102,7 +103,7 @@ def row(here: Here, one: Skill | Fault, language: str, harmful: Collection[str] 
         one.tier,
         NONE if one.tier != CHANNEL else "yes" if here.own.trusts(one.id, one.hash) else "no",
         version_of(one),
-        "" if verdict.reason == "profile" else one_line(one.head.summary[:SUMMARY_MAX]),
+        "" if verdict.reason == "profile" else cut_at_word(one_line(one.head.summary), SUMMARY_MAX),
         "; ".join(_remarks(here, one, verdict, language, is_harmful=one.hash in harmful)),
     )
 

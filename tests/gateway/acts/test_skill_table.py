@@ -112,6 +112,15 @@ def test_nothing_in_a_description_starts_a_row_or_hides_in_one(tmp_path: Path) -
     assert row(here_of(library, "*"), library.skills["sly"], "en").summary == "one line<U+202E> ● fake"
 
 
+def test_a_long_summary_ends_between_two_words(tmp_path: Path) -> None:
+    write(tmp_path / "org", "talkative", description="Says many words " * 20)
+    here = here_of(scan([Root("org", tmp_path / "org")]), "*")
+    [one] = everything(here, unlisted=True)
+    told = row(here, one, "en").summary
+    assert told.endswith(("Says…", "many…", "words…"))
+    assert len(told) > 180
+
+
 @pytest.mark.parametrize("columns", [80, 60, 40, 20, 6, None])
 def test_a_reason_is_whole_in_every_form(columns: int | None) -> None:
     why = "needs the variable TOKEN, which the profile does not grant, and 还需要别的"
