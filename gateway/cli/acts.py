@@ -20,6 +20,7 @@ from config.loading import Loaded
 from gateway.acts.note_acts import NoteActs
 from gateway.acts.outcomes import Outcome, Refusal, Shown
 from gateway.acts.skill_acts import Acts, By
+from gateway.audit.log import Change
 from gateway.cli import ENGLISH, Stop, channel_option, for_example, needed_channel_option, no_redis, pass_readable
 from gateway.cli.words import typed
 from gateway.commands.skill import answers
@@ -27,10 +28,12 @@ from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.rooms import was_written_in
 from gateway.platforms import webchat
-from gateway.rights.access import Here, Operator
+from gateway.rights.access import Here, Operator, named_as
+from gateway.rights.roles import COMMAND_LINE
 from gateway.running.embedded import NoServer, redis_url
+from gateway.shelf.decisions import ORG, scope_of
 from gateway.shelf.notes import Notes
-from gateway.shelf.shelf import Shelf
+from gateway.shelf.shelf import OtherBundle, Readable, Shelf
 from gateway.shelf.stock import Gone
 from gateway.store import Layout, Store, Unreachable, open_store
 from skills.bundles import BrokenBundle, Cache
@@ -261,3 +264,30 @@ def reload(loaded: Loaded, channel: str | None) -> None:
     Says what is otherwise than at the last reload. With --channel, figures and list are those of that channel.
     """
     act(loaded, channel, lambda there: there.acts.reload())
+
+
+@click.command(epilog=for_example("skills anew --channel slack-main/C0123", "skills anew --everywhere"))
+@channel_option
+@everywhere_option
+@pass_readable
+def anew(loaded: Loaded, channel: str | None, everywhere: bool) -> None:
+    """Where switches are gone or can't be read, begin again with none. One of --channel and --everywhere is needed.
+
+    Everything that was decided there with /skill, /tool, /hitl and /role is decided no more, so that what was off is on:
+    see `deskmate audit --channel ...` first, which tells what was. What lies there is kept aside for 30 days.
+    """
+    one_place(channel, everywhere)
+    key = key_of(loaded, channel) if channel else None
+    where, channel_id = (channel or "", key.channel_id) if key else ("", "")
+
+    async def work(there: Open) -> None:
+        change = Change(there.acts.by.id, named_as(there.acts.by.who, ""), where, channel_id, COMMAND_LINE)
+        try:
+            await there.acts.shelf.begin_anew(scope_of(channel_id) if key else ORG, change)
+        except Readable:
+            raise Stop("What was decided there can be read: nothing has to begin again.") from None
+        except OtherBundle:
+            raise Stop("Somebody has changed it at this moment: look again.") from None
+
+    do(loaded, channel, work)
+    click.echo(f"Nothing is decided any more {f'in {channel}' if channel else 'for the whole organisation'}.")

@@ -37,7 +37,7 @@ WIDE: Final = 160
 
 
 IN_FORCE: Final = {
-    **dict.fromkeys(("on", "off", "trust", "add", "remove", "reload"), "gateway.cli.acts"),
+    **dict.fromkeys(("on", "off", "trust", "add", "remove", "reload", "anew"), "gateway.cli.acts"),
     **dict.fromkeys(("notes", "approve", "reject"), "gateway.cli.notes"),
     "uses": "gateway.cli.uses",
 }

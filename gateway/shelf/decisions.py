@@ -20,6 +20,8 @@ ORG: Final = "org"
 """The scope of the whole organisation."""
 NO_REVISION: Final = "0"
 """Of a scope where nobody has decided anything."""
+LOST: Final = "lost"
+"""What is told in place of a revision of a scope where somebody decided, and of which nothing is left."""
 _HASH: Final = re.compile("[0-9a-f]{64}")
 _NUMBER: Final = re.compile("[0-9]{1,16}")
 
@@ -99,6 +101,8 @@ class Decisions:
 
         Without a revision nobody could tell when they change.
         """
+        if revision == LOST:
+            raise ValueError("what was decided is gone")
         if stored and revision == NO_REVISION:
             raise ValueError(f"decisions without a revision; their field rev may be any number but {NO_REVISION}")
         kinds: dict[str, dict[str, str]] = {kind: {} for kind in ("s", "b", "t", "l", "a", "y", "tool", "hitl", "rev")}

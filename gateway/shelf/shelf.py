@@ -21,6 +21,7 @@ from gateway.rights.pairing import Pairing
 from gateway.rights.places import organisation, place
 from gateway.shelf.decisions import (
     HITL_FIELD,
+    LOST,
     NO_REVISION,
     ORG,
     Always,
@@ -51,6 +52,8 @@ logger = logging.getLogger(__name__)
 CHANNELS_KEPT: Final = 10_000
 SKILLS_KEPT: Final = 1_000_000
 """Channels with decisions of their own have catalogues of their own, of 20 to 40 bytes a skill: all of them together."""
+ASIDE_S: Final = 30 * 86_400
+"""How long what nobody could read is kept once its scope has begun anew."""
 TELL_S: Final = 60.0
 RELOAD_WAIT_S: Final = 8.0
 RELOAD_LOOK_S: Final = 0.1
@@ -58,6 +61,10 @@ RELOAD_LOOK_S: Final = 0.1
 
 class NobodyPacks(Exception):
     """No process looks at the folders of skills now."""
+
+
+class Readable(Exception):
+    """What was decided can be read: nothing has to begin anew."""
 
 
 class NoBundle(Exception):
@@ -199,7 +206,7 @@ class Shelf:
     def _newer(self, scope: str, known: Decisions, answer: Sequence[Any]) -> Decisions:
         """What a scope holds now, the same object as long as it is the same. Raises `ValueError`."""
         revision, fields = answer
-        if fields is None or (not fields and known.revision == NO_REVISION):
+        if fields is None or (not fields and revision.decode() == known.revision == NO_REVISION):
             return known
         try:
             found = Decisions.read(revision.decode(), _fields(fields))
@@ -248,7 +255,7 @@ class Shelf:
         self._tell(
             "switches can't be read: no skill and no tool is on",
             f"{type(error).__name__}: {error}",
-            f"look at the keys {self._store.layout.skills_root}:org and :ch:*",
+            f"look at the keys {self._store.layout.skills_root}:org and :ch:*; what is gone: deskmate skills anew --help",
         )
 
     def _tell(self, event: str, reason: str, advice: str) -> None:
@@ -330,6 +337,31 @@ class Shelf:
         where = (bundle_field(installed.id), installed.bundle)
         told = ("skill remove", f"{installed.id} {installed.bundle}")
         return await self._decide(change, scope, where[0], "", told, where)
+
+    async def begin_anew(self, scope: str, change: Change) -> None:
+        """Where what was decided is gone, or nobody can read it: nothing is decided from now on, so that what was off is on.
+
+        What lies there is put aside for `ASIDE_S`. Raises `Readable`, `OtherBundle` if it changed meanwhile, `Unreachable`.
+        """
+        revision = await self._unread(scope)
+        told = change.line("skill anew", "")
+        if await self._run("anew", change.id, scope, told, revision, ASIDE_S) == b"CHANGED":
+            raise OtherBundle(scope)
+
+    async def _unread(self, scope: str) -> str:
+        """The revision, if there is one, of what nobody can read. Raises `Readable`, `Unreachable`."""
+        revision = ""
+        try:
+            with reading():
+                redis: Any = self._store.redis
+                is_listed = await redis.sismember(f"{self._store.layout.skills_root}:decided", scope)
+                found: dict[bytes, bytes] = await redis.hgetall(f"{self._store.layout.skills_root}:{scope}")
+            revision = found.get(b"rev", b"").decode()
+            stored = {name.decode(): value.decode() for name, value in found.items()}
+            Decisions.read(LOST if is_listed and not found else revision or NO_REVISION, stored)
+        except (Refused, ValueError):  # no hash, or what is in it is no decision
+            return revision
+        raise Readable(scope)
 
     async def reload(self, change: Change) -> Seen:
         """Have the folders looked at again, and wait until that is published. Raises `NobodyPacks`, `Unreachable`."""

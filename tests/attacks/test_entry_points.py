@@ -190,7 +190,10 @@ TYPED: Final[dict[str, str]] = {
     **dict.fromkeys(("dead retry", "dead drop"), "a line of the operator's: tests/gateway/cli/test_dead.py"),
     **dict.fromkeys(
         (
-            *(f"skills {name}" for name in ("on", "off", "trust", "add", "remove", "reload", "approve", "reject")),
+            *(
+                f"skills {name}"
+                for name in ("on", "off", "trust", "add", "remove", "reload", "anew", "approve", "reject")
+            ),
             *(f"skills notes {name}" for name in ("approve", "reject", "revert", "expire", "promote")),
             *("roles grant", "roles revoke", "tools on", "tools off", "pair", "dead retry", "dead drop"),
             *("admin link", "admin token", "admin revoke", "admin logout"),
@@ -259,6 +262,8 @@ async def acts_of(house: World) -> AsyncIterator[tuple[str, tuple[str, ...], str
     yield "tools on", ("load_skill", *HERE), "tool on"
     yield "roles grant", ("slack-main/U-MAX", *HERE), "role grant"
     yield "roles revoke", ("slack-main/U-MAX", *HERE), "role revoke"
+    await house.store.redis.delete(f"{house.store.layout.skills_root}:ch:{OPS.channel_id}")
+    yield "skills anew", HERE, "skill anew"
     yield "pair", (await knocks(house, "U-NEW"),), "pair accept"
     mailbox = Mailbox(house.store, house.loaded.settings.mailbox)
     await mailbox.open()

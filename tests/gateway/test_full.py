@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,10 @@ from gateway.boards import Boards
 from gateway.conversation.key import ConversationKey
 from gateway.files import Files
 from gateway.platforms import Outcome, Pace
+from gateway.shelf.decisions import scope_of
+from gateway.shelf.shelf import Shelf
 from gateway.store import Store, Unreachable
+from skills.bundles import Cache
 
 ROOM = ConversationKey("c", "1")
 RULES = (Pace("channel", 5, 1),)
@@ -43,6 +47,14 @@ async def full(store: Store) -> AsyncIterator[None]:
 async def test_what_was_accepted_is_served(store: Store, name: str) -> None:
     async with full(store):
         await SERVES[name](store)
+
+
+async def test_switches_are_read_also_where_they_can_not_be_put_on_their_list(store: Store, tmp_path: Path) -> None:
+    shelf = Shelf(store, Cache(tmp_path), present=None)
+    place = f"{store.layout.skills_root}:{scope_of(ROOM.channel_id)}"
+    await store.redis.hset(place, mapping={"rev": "1", "tool:web_fetch": '{"to": "off"}'})
+    async with full(store):
+        assert (await shelf.look(ROOM.channel_id)).own.is_tool_off("web_fetch")
 
 
 async def test_what_comes_with_a_new_message_is_refused(store: Store) -> None:

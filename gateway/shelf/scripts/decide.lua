@@ -15,6 +15,10 @@ if done then
   return { 'DONE', done }
 end
 must_be('hash', key, refs)
+must_be('set', P .. 'decided')
+if redis.call('EXISTS', key) == 0 and redis.call('SISMEMBER', P .. 'decided', ARGV[2]) == 1 then
+  error(key .. ' is gone, and with it what was decided: one decision would stand for all')
+end
 local before = redis.call('HGET', key, field)
 for i = 0, tonumber(ARGV[6]) - 1 do
   if read(redis.call('HGET', key, ARGV[7 + 2 * i])).bundle ~= ARGV[8 + 2 * i] then
@@ -37,6 +41,7 @@ local revision = text(math.max(whole(redis.call('HGET', key, 'rev'), 0) + 1, us)
 done = cjson.encode({ said = ARGV[5], before = before or '' })
 
 audit(ARGV[5], before, value)
+redis.call('SADD', P .. 'decided', ARGV[2]) -- before the first one lies there: what is on this list can't be lost unseen
 if is_bundle then
   if new.bundle then
     hold(new.bundle)

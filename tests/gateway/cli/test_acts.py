@@ -120,6 +120,26 @@ async def test_a_slip_elsewhere_keeps_nobody_from_switching_off(world: World, ty
     assert "can't be read" in await typed.fails("skills", "list")
 
 
+async def test_switches_that_are_gone_are_closed_until_the_operator_begins_anew(world: World, typed: Typed) -> None:
+    await typed("skills", "off", "web-access", *HERE)
+    await typed("skills", "off", "web-access", "--everywhere")
+    root = world.store.layout.skills_root
+    await world.store.redis.delete(f"{root}:ch:{DEV.channel_id}")
+    assert "can't be read" in await typed.fails("skills", "off", "web-access", *HERE)
+    await world.store.redis.delete(f"{root}:org")
+    assert "what was decided is gone" in await typed.fails("skills", "off", "web-access", "--everywhere")
+    await typed.fails("skills", "anew")
+    for where in (HERE, ("--everywhere",)):
+        assert "Nothing is decided any more" in await typed("skills", "anew", *where)
+        assert "nothing has to begin again" in await typed.fails("skills", "anew", *where)
+    assert await world.ids(DEV) == ["skill-writing", "web-access"]
+    assert "web-access is off in slack-main/C-DEV" in await typed("skills", "off", "web-access", *HERE)
+    lines = [json.loads(line) for line in (await typed("audit", "--json", *HERE)).splitlines()]
+    assert [(one["who"], one["what"], one["rule"]) for one in lines if one["what"] == "skill anew"] == [
+        (f"operator {USER}", "skill anew", "the command line")
+    ]
+
+
 async def test_a_bundle_is_added_shown_trusted_and_removed(world: World, typed: Typed) -> None:
     zip_ = str(world.folder / "checklist.zip")
     assert "not trusted yet" in await typed("skills", "add", zip_, *HERE)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.shelf.decisions import ORG, scope_of
-from gateway.shelf.shelf import Shelf
-from gateway.store import Refused, Store
+from gateway.shelf.shelf import OtherBundle, Readable, Shelf
+from gateway.store import Refused, Script, Store
 from skills import contents
-from tests.gateway.shelf.world import OPS, World
+from tests.gateway.shelf.world import DEV, OPS, World
 from tests.skills.test_library import write
 
 HERE = scope_of(OPS.channel_id)
@@ -104,12 +104,93 @@ async def test_older_contents_that_were_put_back_count_and_are_told_once(
     assert told(caplog).count("older than before") == told(caplog).count(HERE) == 1
 
 
-async def test_switches_that_are_gone_altogether_are_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("scope", [ORG, HERE])
+async def test_switches_that_are_gone_altogether_are_told_and_switch_nothing_on(
+    world: World, scope: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.shelf.switch(scope, "report", "off", world.change())
+    before = world.another_shelf("before")
+    assert not await is_on(world, before)
+    await world.store.redis.delete(key(world, scope))
+    for shelf in (world.shelf, before, world.another_shelf("new")):
+        here = await world.here(shelf=shelf)
+        assert (here.is_readable, here.catalogue.skills, here.asks_for_all) == (False, (), True)
+    assert (await world.here(DEV)).is_readable == (scope == HERE)
+    assert f"{key(world, scope)}: what was decided is gone" in told(caplog)
+    assert "deskmate skills anew" in told(caplog)
+
+
+async def test_switches_of_a_version_that_kept_no_list_of_them_are_put_on_it_when_they_are_read(world: World) -> None:
     await world.shelf.switch(HERE, "report", "off", world.change())
-    assert not await is_on(world)
+    await world.store.redis.delete(key(world, "decided"))
+    assert not await is_on(world, world.another_shelf("after the upgrade"))
     await world.store.redis.delete(key(world, HERE))
-    await is_on(world)
-    assert "older than before" in told(caplog)
+    assert not (await world.here()).is_readable
+
+
+async def test_where_all_was_taken_back_nothing_is_lost(world: World) -> None:
+    await world.shelf.switch_tool(OPS.channel_id, "web_fetch", "off", world.change())
+    await world.shelf.switch_tool(OPS.channel_id, "web_fetch", "on", world.change())
+    for shelf in (world.shelf, world.another_shelf("new")):
+        here = await world.here(shelf=shelf)
+        assert (here.is_readable, await is_on(world, shelf)) == (True, True)
+
+
+async def test_one_decision_does_not_stand_for_all_that_are_gone(world: World) -> None:
+    await world.shelf.switch(HERE, "report", "off", world.change())
+    await world.store.redis.delete(key(world, HERE))
+    before = await everything(world)
+    with pytest.raises(Refused, match="what was decided"):
+        await world.shelf.switch(HERE, "other", "off", world.change())
+    assert await everything(world) == before
+
+
+@pytest.mark.parametrize("scope", [ORG, HERE])
+@pytest.mark.parametrize("left", ["nothing", "of another kind", "a field that is none", "no revision"])
+async def test_what_is_gone_or_can_not_be_read_begins_anew_once_somebody_says_so(
+    world: World, scope: str, left: str
+) -> None:
+    await world.shelf.switch(scope, "report", "off", world.change())
+    redis, name = world.store.redis, key(world, scope)
+    match left:
+        case "a field that is none":
+            await redis.hset(name, mapping={"s:report": "[", "rev": "5"})
+        case "no revision":
+            await redis.hdel(name, "rev")
+        case _:
+            await redis.delete(name)
+            if left != "nothing":
+                await redis.set(name, "x")
+    there = await redis.dump(name)
+    assert not (await world.here()).is_readable
+    change = world.change()
+    await world.shelf.begin_anew(scope, change)
+    for shelf in (world.shelf, world.another_shelf("new")):
+        assert await is_on(world, shelf)
+    assert await redis.dump(key(world, f"aside:{scope}")) == there
+    assert there is None or await redis.ttl(key(world, f"aside:{scope}")) > 86_400
+    assert (await world.audit())[-1] == ("slack-main/U-ANA", "skill anew")
+    await world.shelf.switch(scope, "report", "off", world.change())
+    with pytest.raises(Readable):
+        await world.shelf.begin_anew(scope, change)
+    assert not await is_on(world)
+
+
+async def test_what_was_mended_by_hand_meanwhile_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.shelf.switch(HERE, "report", "off", world.change())
+    kept = await dumped(world, key(world, HERE))
+    await world.store.redis.delete(key(world, HERE))
+    run = world.store.run
+
+    async def later(script: Script, *rest: Any) -> Any:
+        if "anew" in script.name:
+            await world.store.redis.restore(key(world, HERE), 0, kept)
+        return await run(script, *rest)
+
+    monkeypatch.setattr(world.store, "run", later)
+    with pytest.raises(OtherBundle):
+        await world.shelf.begin_anew(HERE, world.change())
+    assert not await is_on(world)
 
 
 # ---- values ----
@@ -162,7 +243,7 @@ async def test_a_number_that_is_none_is_told(world: World, field: str, *, readab
 # ---- all or nothing ----
 
 
-@pytest.mark.parametrize("name", ["audit", "refs", HERE])
+@pytest.mark.parametrize("name", ["audit", "refs", "decided", HERE])
 @pytest.mark.parametrize("act", ["switch", "add", "remove", "trust"])
 async def test_a_change_that_can_not_be_written_down_is_not_made(world: World, act: str, name: str) -> None:
     first, second = world.bundle("own", body="one\n"), world.bundle("own", body="two\n")

@@ -148,7 +148,7 @@ async def test_when_the_switches_cannot_be_read_no_skill_is_on_and_the_operator_
     assert (here.catalogue.skills, here.is_readable) == ((), False)
     assert "switches can't be read" in caplog.text
     assert "report" in await world.names(DEV), "the others work"
-    await redis.delete(key)
+    await world.shelf.begin_anew(HERE, world.change())
     assert "report" in await world.names()
 
 
