@@ -9,14 +9,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import logging
 import re
 import secrets
 from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.admin.visits import Caller
+from gateway.logs import log
 from gateway.store import Script, Store
 from gateway.stored import mapping
+
+logger = logging.getLogger(__name__)
 
 SECRET: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 TOKEN_BEGIN: Final = "dma_"  # noqa: S105  # no password
@@ -30,27 +34,43 @@ SESSIONS_PER_PERSON: Final = 10
 """The one that ends first makes room."""
 TOKENS_MAX: Final = 200
 LINKS_MAX: Final = 10_000
+ID_LENGTH: Final = 10
+"""Characters of a hash by which people name a token."""
+MOMENTS_MS: Final = 2**48
+"""No key ends as late as that."""
 
-# KEYS[1] is `<prefix>:{admin}`. An index is a sorted set of names by the time at which they end.
+# KEYS[1] is `<prefix>:{admin}`. An index is a sorted set of names by the time at which they end. What is in none of them opens
+# nothing, so that whoever ends all of a kind ends all; and anybody may have put something else in the place of a record.
 _OPEN = """
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
 local function kept(kind)
   local index = KEYS[1] .. ':' .. kind .. 's'
-  redis.call('ZREMRANGEBYSCORE', index, '-inf', now)
+  if type(redis.pcall('ZREMRANGEBYSCORE', index, '-inf', now)) ~= 'number' then
+    redis.call('DEL', index)
+  end
   return index
 end
 local function ended(kind, name)
   redis.call('ZREM', KEYS[1] .. ':' .. kind .. 's', name)
   return redis.call('DEL', KEYS[1] .. ':' .. kind .. ':' .. name)
 end
--- What there is of a kind: names and what is stored under them.
+-- What is stored under a name, and whose it is: nobody's, if it can't be read.
+local function record(kind, name)
+  local stored = redis.pcall('GET', KEYS[1] .. ':' .. kind .. ':' .. name)
+  if not stored then return end
+  stored = type(stored) == 'string' and stored or ''
+  local is_read, found = pcall(cjson.decode, stored)
+  local is_one = is_read and type(found) == 'table' and type(found.person) == 'string'
+  return stored, is_one and found.person or nil
+end
+-- What there is of a kind: names, what is stored under them, and whose it is.
 local function there(kind)
   local found = {}
   for _, name in ipairs(redis.call('ZRANGE', kept(kind), 0, -1)) do
-    local stored = redis.call('GET', KEYS[1] .. ':' .. kind .. ':' .. name)
+    local stored, person = record(kind, name)
     if stored then
-      found[#found + 1] = { name, stored, cjson.decode(stored) }
+      found[#found + 1] = { name, stored, person }
     end
   end
   return found
@@ -59,12 +79,18 @@ local function keep(kind, name, stored, for_ms)
   redis.call('SET', KEYS[1] .. ':' .. kind .. ':' .. name, stored, 'PX', for_ms)
   redis.call('ZADD', kept(kind), now + for_ms, name)
 end
--- A secret that is known, else one more try from that address.
+-- A secret that is known; 0 for one whose record is none, else one more try from that address.
 local function known(kind, name, peer, tries_for_s)
-  local stored = redis.call('GET', KEYS[1] .. ':' .. kind .. ':' .. name)
-  if stored then return stored end
-  local tries = redis.call('INCR', KEYS[1] .. ':tries:' .. peer)
-  if tries == 1 then redis.call('EXPIRE', KEYS[1] .. ':tries:' .. peer, tries_for_s) end
+  local stored, person = record(kind, name)
+  local is_kept = type(redis.pcall('ZSCORE', KEYS[1] .. ':' .. kind .. 's', name)) == 'string'
+  if stored then return person and is_kept and stored or 0 end
+  local key = KEYS[1] .. ':tries:' .. peer
+  local tries = redis.pcall('INCR', key)
+  if type(tries) ~= 'number' then
+    redis.call('DEL', key)
+    tries = redis.call('INCR', key)
+  end
+  if tries == 1 then redis.call('EXPIRE', key, tries_for_s) end
   return tries
 end
 """
@@ -88,9 +114,10 @@ _USE = Script(
     + """
 local stored = known('link', ARGV[1], ARGV[2], ARGV[3])
 if type(stored) == 'number' then return stored end
-local person, own = cjson.decode(stored).person, {}
+local _, person = record('link', ARGV[1])
+local own = {}
 for _, one in ipairs(there('session')) do
-  if one[3].person == person then own[#own + 1] = one[1] end
+  if one[3] == person then own[#own + 1] = one[1] end
 end
 keep('session', ARGV[4], stored, ARGV[5]) -- first: a full server stops it here, and the link stays
 ended('link', ARGV[1])
@@ -106,7 +133,7 @@ _END_ALL = Script(
     + """
 local count = 0
 for _, one in ipairs(there(ARGV[1])) do
-  if ARGV[2] == '*' or one[3].person == ARGV[2] then count = count + ended(ARGV[1], one[1]) end
+  if ARGV[2] == '*' or one[3] == ARGV[2] then count = count + ended(ARGV[1], one[1]) end
 end
 return count
 """,
@@ -126,7 +153,14 @@ return found
 
 
 _SAY = Script("say to session", "return redis.call('SET', KEYS[1] .. ':said:' .. ARGV[1], ARGV[2], 'EX', ARGV[3])")
-_SAID = Script("said to session", "return redis.call('GETDEL', KEYS[1] .. ':said:' .. ARGV[1])")
+_SAID = Script(
+    "said to session",
+    """
+local said = redis.pcall('GET', KEYS[1] .. ':said:' .. ARGV[1])
+redis.call('DEL', KEYS[1] .. ':said:' .. ARGV[1])
+return type(said) == 'string' and said or false
+""",
+)
 SAID_FOR_S: Final = 60
 
 
@@ -162,8 +196,13 @@ class Token:
     id: str
     name: str
     caller: Caller
+    """Nobody, of one whose record can't be read: it opens nothing, and has no name."""
     made_ms: int
     ends_ms: int
+
+    @property
+    def is_readable(self) -> bool:
+        return self.caller.who is not None
 
 
 class Keys:
@@ -171,6 +210,8 @@ class Keys:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._told: set[str] = set()
+        """Of which records the log was told that they can't be read."""
 
     # ---- links and sessions ----
 
@@ -184,17 +225,18 @@ class Keys:
 
     async def look_at_link(self, secret: str, peer: str) -> Caller:
         """Whose it is; it stays as it is. Raises `Unknown`."""
-        return _caller(await self._look("link", secret, peer))
+        return self._caller("link", secret, await self._look("link", secret, peer))
 
     async def use_link(self, secret: str, peer: str, for_s: float) -> Session:
         """From now on the link is nothing, and this session is signed in. Raises `Unknown`."""
         session = secrets.token_urlsafe(32)
         given = (_hash(secret), _hash(peer), TRIES_FOR_S, _hash(session), int(for_s * 1_000), SESSIONS_PER_PERSON)
-        return Session(session, _caller(_known(await self._run(_USE, *given))))
+        answer = await self._run(_USE, *given)
+        return Session(session, self._caller("link", secret, self._known("link", secret, answer)))
 
     async def session(self, secret: str, peer: str) -> Session:
         """Raises `Unknown`."""
-        return Session(secret, _caller(await self._look("session", secret, peer)))
+        return Session(secret, self._caller("session", secret, await self._look("session", secret, peer)))
 
     async def say(self, session: Session, told: str, *, is_refused: bool) -> None:
         """Keep for the page that this browser opens next what came of what it did."""
@@ -204,7 +246,10 @@ class Keys:
     async def said(self, session: Session) -> dict[str, Any]:
         """What was kept, once."""
         kept = await self._run(_SAID, _hash(session.secret))
-        return mapping(kept) if kept else {}
+        try:
+            return mapping(kept) if kept else {}
+        except ValueError:
+            return {}
 
     async def end(self, secret: str) -> None:
         """The session of this secret, if there is one."""
@@ -227,10 +272,13 @@ class Keys:
 
     async def token(self, secret: str, peer: str) -> Token:
         """Raises `Unknown`."""
-        return _token(_hash(secret), await self._look("token", secret, peer, begin=TOKEN_BEGIN))
+        found = _token(_hash(secret), await self._look("token", secret, peer, begin=TOKEN_BEGIN))
+        if not found.is_readable:
+            raise self._damaged("token", secret)
+        return found
 
     async def tokens(self) -> list[Token]:
-        """Those that end first come first."""
+        """Those that end first come first, also those that can't be read."""
         found = await self._run(_LIST, "token")
         return [_token(name.decode(), stored) for name, stored in zip(found[::2], found[1::2], strict=True)]
 
@@ -250,16 +298,40 @@ class Keys:
         # What has not the form of a key is looked up as well: so it counts as a try.
         is_one = secret.startswith(begin) and SECRET.fullmatch(secret.removeprefix(begin))
         name = _hash(secret) if is_one else "-"
-        return _known(await self._run(_LOOK, kind, name, _hash(peer), TRIES_FOR_S))
+        return self._known(kind, secret, await self._run(_LOOK, kind, name, _hash(peer), TRIES_FOR_S))
+
+    def _known(self, kind: str, secret: str, answer: int | bytes) -> bytes:
+        if answer == 0:
+            raise self._damaged(kind, secret)
+        if isinstance(answer, int):
+            raise Unknown(is_many=answer > TRIES)
+        return answer
+
+    def _caller(self, kind: str, secret: str, stored: bytes) -> Caller:
+        """Raises `Unknown` for what is none: nobody is an operator by an accident."""
+        found = _caller(stored)
+        if found.who is None:
+            raise self._damaged(kind, secret)
+        return found
+
+    def _damaged(self, kind: str, secret: str) -> Unknown:
+        """The log is told once. Whose it was can't be told."""
+        name = _hash(secret)
+        if name not in self._told:
+            self._told.add(name)
+            advice = "deskmate admin revoke" if kind == "token" else "deskmate admin logout"
+            log(
+                logger,
+                "key that can't be read opens nothing",
+                level=logging.ERROR,
+                kind=kind,
+                id=name[:ID_LENGTH],
+                advice=f"{advice} takes it away",
+            )
+        return Unknown(is_many=False)
 
     async def _run(self, script: Script, *arguments: str | bytes | float) -> Any:
         return await self._store.run(script, self._store.layout.admin_root, *arguments)
-
-
-def _known(answer: int | bytes) -> bytes:
-    if isinstance(answer, int):
-        raise Unknown(is_many=answer > TRIES)
-    return answer
 
 
 def _hash(secret: str) -> str:
@@ -271,13 +343,20 @@ def _stored(caller: Caller, **more: str | int) -> str:
 
 
 def _caller(stored: bytes | str) -> Caller:
-    """Raises `Unknown` for what is none: nobody is an operator by an accident."""
-    match mapping(stored):
-        case {"person": str(person), "operator": str(operator)} if person or operator:
+    """Nobody, where it can't be read."""
+    try:
+        kept = mapping(stored)
+    except ValueError:
+        return Caller()
+    match kept:
+        case {"person": str(person), "operator": str(operator)}:
             return Caller(person, operator)
-    raise Unknown(is_many=False)
+    return Caller()
 
 
 def _token(name: str, stored: bytes | str) -> Token:
-    kept = mapping(stored)
-    return Token(name[:10], str(kept["name"]), _caller(stored), int(str(kept["made_ms"])), int(str(kept["ends_ms"])))
+    caller, id_ = _caller(stored), name[:ID_LENGTH]
+    match mapping(stored) if caller.who else {}:
+        case {"name": str(told), "made_ms": int(made_ms), "ends_ms": int(ends_ms)} if 0 <= ends_ms < MOMENTS_MS:
+            return Token(id_, told, caller, made_ms, ends_ms)
+    return Token(id_, "", Caller(), 0, 0)

@@ -93,7 +93,10 @@ def tokens(loaded: Loaded) -> None:
     """List the tokens that open."""
     found = _with(loaded, lambda keys: keys.tokens())
     for one in found:
-        click.echo(f"{one.id}  {one.name}  {one.caller.name}  until {_day(one.ends_ms)}")
+        if one.is_readable:
+            click.echo(f"{one.id}  {one.name}  {one.caller.name}  until {_day(one.ends_ms)}")
+        else:
+            click.echo(f"{one.id}  can't be read, and opens nothing: deskmate admin revoke {one.id}")
     if not found:
         click.echo("There are no tokens.")
 
@@ -106,9 +109,10 @@ def revoke(loaded: Loaded, id_: str) -> None:
     meant = next((one for one in _with(loaded, lambda keys: keys.tokens()) if one.id == id_), None)
     if meant is None:
         raise Stop(f"There is no token {id_}: see `deskmate admin tokens`.")
-    about = f"{meant.name} for {meant.caller.name}"
+    whose = f"{meant.name} of {meant.caller.name}" if meant.is_readable else f"{id_}, which nobody could read,"
+    about = f"{meant.name} for {meant.caller.name}" if meant.is_readable else f"{id_}, unreadable"
     _with(loaded, lambda keys: keys.revoke(id_), "admin revoke", about)
-    click.echo(f"The token {meant.name} of {meant.caller.name} opens nothing any more.")
+    click.echo(f"The token {whose} opens nothing any more.")
 
 
 @admin.command(epilog=for_example("admin logout", "admin logout --as slack-main/U024BE7LH"))

@@ -49,17 +49,27 @@ SECURITY_HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 
-# KEYS[1] is `<prefix>:web`.
+# KEYS[1] is `<prefix>:web`. What somebody else put in the place of a session is none, and in that of a count begins it anew.
 OPEN_SESSION = Script(
     "open session", "redis.call('SET', KEYS[1] .. ':session:' .. ARGV[1], ARGV[2], 'EX', ARGV[3]) return 1"
 )
-READ_SESSION = Script("read session", "return redis.call('GET', KEYS[1] .. ':session:' .. ARGV[1])")
+READ_SESSION = Script(
+    "read session",
+    """
+    local stored = redis.pcall('GET', KEYS[1] .. ':session:' .. ARGV[1])
+    return type(stored) == 'string' and stored or false
+    """,
+)
 END_SESSION = Script("end session", "return redis.call('DEL', KEYS[1] .. ':session:' .. ARGV[1])")
 COUNT_TRY = Script(
     "count try",
     """
     local key = KEYS[1] .. ':tries:' .. ARGV[1]
-    local tries = redis.call('INCR', key)
+    local tries = redis.pcall('INCR', key)
+    if type(tries) ~= 'number' then
+      redis.call('DEL', key)
+      tries = redis.call('INCR', key)
+    end
     if tries == 1 then redis.call('EXPIRE', key, ARGV[2]) end
     return tries
     """,

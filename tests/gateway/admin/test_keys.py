@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import json
+from typing import Any, Final
 
 import pytest
 
@@ -123,3 +126,136 @@ async def test_where_there_are_too_many_links_none_is_made(keys: Keys, monkeypat
     await keys.make_link(ANA, 60)
     with pytest.raises(Full):
         await keys.make_link(ANA, 60)
+
+
+# ---- records that somebody else wrote ----
+
+DAMAGED: Final = {
+    "no JSON": b"\xff{",
+    "a list": b"[]",
+    "null": b"null",
+    "nobody": b'{"person": "", "operator": ""}',
+    "a person that is none": b'{"person": 7, "operator": "root"}',
+    "no operator": b'{"person": "slack-main/U-ANA"}',
+    "too deep": b"[" * 20_000,
+    "of another kind": None,
+}
+
+
+async def spoil(store: Store, kind: str, secret: str, how: str) -> None:
+    place = f"{store.layout.admin_root}:{kind}:{hashlib.sha256(secret.encode()).hexdigest()}"
+    redis: Any = store.redis
+    assert await redis.exists(place)
+    if (text := DAMAGED[how]) is not None:
+        await redis.set(place, text, keepttl=True)
+        return
+    await redis.delete(place)
+    await redis.rpush(place, "x")
+
+
+@pytest.mark.parametrize("how", DAMAGED)
+async def test_a_record_that_can_not_be_read_opens_nothing_and_stops_nobody_else(
+    keys: Keys, store: Store, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    session = await keys.use_link(await keys.make_link(ANA, 60), "peer", 60)
+    link = await keys.make_link(ANA, 60)
+    token, secret = await keys.make_token(ANA, "ci", 1)
+    for kind, one in (("session", session.secret), ("link", link), ("token", secret)):
+        await spoil(store, kind, one, how)
+    for _ in range(2):
+        for what in (
+            keys.session(session.secret, "peer"),
+            keys.look_at_link(link, "peer"),
+            keys.use_link(link, "peer", 60),
+            keys.token(secret, "peer"),
+        ):
+            with pytest.raises(Unknown) as unknown:
+                await what
+            assert not unknown.value.is_many
+    assert [line.fields["kind"] for line in caplog.records if "can't be read" in line.message] == [  # type: ignore[attr-defined]
+        "session",
+        "link",
+        "token",
+    ]
+    other = await keys.use_link(await keys.make_link(ANA, 60), "peer", 60)
+    assert (await keys.session(other.secret, "peer")).caller == ANA
+    made, fresh = await keys.make_token(ANA, "other", 2)
+    assert [(one.id, one.is_readable, one.name) for one in await keys.tokens()] == [
+        (token.id, False, ""),
+        (made.id, True, "other"),
+    ]
+    assert await keys.end_all(ANA.person) >= 1
+    with pytest.raises(Unknown):
+        await keys.session(other.secret, "peer")
+    assert await keys.token(fresh, "peer") == made
+    revoked = await keys.revoke(token.id)
+    assert revoked
+    assert not revoked.is_readable
+    assert await keys.tokens() == [made]
+    await keys.end_all("*")
+    for kind in ("session", "link"):
+        assert [one async for one in store.redis.scan_iter(f"{store.layout.admin_root}:{kind}:*")] == []
+
+
+async def test_of_a_token_all_that_lists_tell_has_to_be_readable(keys: Keys, store: Store) -> None:
+    made, secret = await keys.make_token(ANA, "ci", 1)
+    place = f"{store.layout.admin_root}:token:{hashlib.sha256(secret.encode()).hexdigest()}"
+    whole = json.loads(await store.redis.get(place) or b"")
+    for change in ({"name": 7}, {"made_ms": "x"}, {"ends_ms": None}, {"ends_ms": 2**60}, {"ends_ms": -1}):
+        await store.redis.set(place, json.dumps({**whole, **change}))
+        with pytest.raises(Unknown):
+            await keys.token(secret, "peer")
+        assert [(one.id, one.is_readable) for one in await keys.tokens()] == [(made.id, False)]
+
+
+@pytest.mark.parametrize("is_other_kind", [False, True])
+async def test_what_is_in_no_index_opens_nothing_so_that_a_lost_index_keeps_no_session(
+    keys: Keys, store: Store, *, is_other_kind: bool
+) -> None:
+    """Or `deskmate admin logout` would say that all sessions ended, and they would go on."""
+    session = await keys.use_link(await keys.make_link(ANA, 60), "peer", 60)
+    _, secret = await keys.make_token(ANA, "ci", 1)
+    link = await keys.make_link(ANA, 60)
+    for kind in ("session", "token", "link"):
+        await store.redis.delete(f"{store.layout.admin_root}:{kind}s")
+        if is_other_kind:
+            await store.redis.set(f"{store.layout.admin_root}:{kind}s", "x")
+    for what in (
+        keys.session(session.secret, "peer"),
+        keys.token(secret, "peer"),
+        keys.look_at_link(link, "peer"),
+        keys.use_link(link, "peer", 60),
+    ):
+        with pytest.raises(Unknown):
+            await what
+    assert await keys.end_all("*") == 0
+    assert await keys.tokens() == []
+    other = await keys.use_link(await keys.make_link(ANA, 60), "peer", 60)
+    assert (await keys.session(other.secret, "peer")).caller == ANA
+    assert await keys.end_all("*") == 1
+
+
+@pytest.mark.parametrize("text", ["x", None])
+async def test_a_count_of_tries_that_is_none_begins_again(keys: Keys, store: Store, text: str | None) -> None:
+    with pytest.raises(Unknown):
+        await keys.token("dma_", "peer")
+    [place] = [one async for one in store.redis.scan_iter(f"{store.layout.admin_root}:tries:*")]
+    await store.redis.delete(place)
+    redis: Any = store.redis
+    await (redis.set(place, text) if text else redis.rpush(place, "x"))
+    with pytest.raises(Unknown):
+        await keys.token("dma_", "peer")
+    assert (await redis.get(place), await redis.ttl(place) > 0) == (b"1", True)
+
+
+@pytest.mark.parametrize("text", ["x", "[]", None])
+async def test_what_was_to_be_said_and_can_not_be_read_is_not_said(keys: Keys, store: Store, text: str | None) -> None:
+    session = await keys.use_link(await keys.make_link(ANA, 60), "peer", 60)
+    await keys.say(session, "done", is_refused=False)
+    [place] = [one async for one in store.redis.scan_iter(f"{store.layout.admin_root}:said:*")]
+    await store.redis.delete(place)
+    redis: Any = store.redis
+    await (redis.set(place, text) if text else redis.rpush(place, "x"))
+    assert await keys.said(session) == {}
+    await keys.say(session, "done", is_refused=False)
+    assert (await keys.said(session))["told"] == "done"

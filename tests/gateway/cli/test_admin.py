@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 
 import pytest
 
 from gateway.admin.keys import Keys, Unknown
+from gateway.admin.visits import Caller
 from gateway.audit.log import read
 from gateway.running.address import address_noted
 from gateway.store import Layout, Store
@@ -53,6 +55,15 @@ async def test_a_token_is_shown_once_listed_and_revoked(typed: Typed, store: Sto
     assert [what for what, _ in lines].count("admin revoke") == 1, "what is not there leaves no line"
 
 
+async def test_a_token_that_can_not_be_read_is_listed_as_that_and_revoked(typed: Typed, store: Store) -> None:
+    made, secret = await Keys(store).make_token(Caller("slack-main/U-ANA"), "ci", 1)
+    await store.redis.set(f"{store.layout.admin_root}:token:{hashlib.sha256(secret.encode()).hexdigest()}", "{")
+    assert f"{made.id}  can't be read" in await typed("admin", "tokens")
+    assert f"{made.id}, which nobody could read, opens nothing" in await typed("admin", "revoke", made.id)
+    assert "There are no tokens" in await typed("admin", "tokens")
+    assert [(one.what, one.thing) for one in await read(store)] == [("admin revoke", f"{made.id}, unreadable")]
+
+
 @pytest.mark.parametrize("port", [0, 8123])
 async def test_a_link_begins_with_the_address_that_answers(
     store: Store, layout: Layout, tmp_path: Path, redis_url: str, port: int
@@ -75,6 +86,11 @@ async def test_logout_ends_links_and_sessions(typed: Typed, store: Store) -> Non
     assert "1 ended" in await typed("admin", "logout", "--as", "slack-main/U-ANA")
     with pytest.raises(Unknown):
         await keys.session(session.secret, "peer")
+    session = await keys.use_link(await keys.make_link(Caller("slack-main/U-ANA"), 60), "peer", 60)
+    await store.redis.set(
+        f"{store.layout.admin_root}:session:{hashlib.sha256(session.secret.encode()).hexdigest()}", "{"
+    )
+    assert "1 ended" in await typed("admin", "logout")
 
 
 @pytest.mark.parametrize("person", ["U-ANA", "nowhere/U1", "slack-main/", "slack-main/*", "slack-main/U 1"])

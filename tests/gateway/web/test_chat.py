@@ -488,6 +488,25 @@ async def test_logging_out_ends_the_session_everywhere(
             assert await post(thief, world) == 401
 
 
+async def test_a_session_and_a_count_that_can_not_be_read_are_none(
+    store: Store, redis_url: str, tmp_path: Path, http: aiohttp.ClientSession
+) -> None:
+    redis: Any = store.redis
+    async with served(store, redis_url, tmp_path, settings=PASSWORD, secret="the right one") as world:
+        await log_in(http, world, "the right one")
+        [session] = [key async for key in redis.scan_iter(match=f"{store.layout.prefix}:web:session:*")]
+        assert await log_in(http, world, "the wrong one") == 403
+        [tries] = [key async for key in redis.scan_iter(match=f"{store.layout.prefix}:web:tries:*")]
+        for place in (session, tries):
+            await redis.delete(place)
+            await redis.rpush(place, "x")
+        assert await post(http, world) == 401
+        assert await log_in(http, world, "the wrong one") == 403
+        assert await redis.ttl(tries) > 0
+        assert await log_in(http, world, "the right one") == 303
+        assert await post(http, world) == 202
+
+
 async def test_a_new_password_ends_all_sessions(
     store: Store, redis_url: str, tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:
