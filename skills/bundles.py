@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from skills import ids
+from skills import descent, ids
 from skills.folders import BUNDLE_MAX_BYTES, FILES_MAX, PATH_MAX, Content, file_of, hash_of, path_fault, read_file
 
 KEPT_S: Final = 7 * 86_400
@@ -204,10 +204,9 @@ def _write(folder: Path, contents: Mapping[str, Content]) -> None:
 def _hash_of_folder(folder: Path) -> str | None:
     """Of what really lies there; none if that is not only files and folders, or can't be read."""
     try:
-        there = sorted((one.relative_to(folder).as_posix(), one) for one in folder.rglob("*"))
-        return hash_of(
-            file_of(path, read_file(str(one))) for path, one in there if one.is_symlink() or not one.is_dir()
-        )
+        with descent.begun(folder) as top:
+            paths = sorted(path for path, entry in descent.below(top) if not entry.is_dir(follow_symlinks=False))
+            return hash_of(file_of(path, read_file(top, path)) for path in paths)
     except OSError:
         return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from skills import document
+from skills import descent, document
 from skills.folders import Content, Skill, read_file
 
 
@@ -19,7 +19,8 @@ def read(skill: Skill, path: str) -> bytes:
     """
     listed = skill.skill_md if path == document.NAME else skill.files[path]
     try:
-        raw, _ = read_file(str(skill.folder / path))
+        with descent.begun(skill.folder) as folder:
+            raw, _ = read_file(folder, path)
     except OSError as error:
         raise Changed(f"{path} can't be read: {error.strerror}") from error
     if hashlib.sha256(raw).hexdigest() != listed.hash:

@@ -7,6 +7,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from skills import descent
+
 IGNORED: Final = {"__pycache__", "node_modules"}
 """Folders that programs leave behind; they are no part of a skill, and neither is what is hidden."""
 
@@ -16,7 +18,10 @@ _MARK: Final = struct.Struct("=QQqq")
 
 
 def mark_of(path: str) -> Mark:
-    stat = os.stat(path)  # noqa: PTH116 - tens of thousands in one check; a Path each would double it
+    return marked(os.stat(path))  # noqa: PTH116 - tens of thousands in one check; a Path each would double it
+
+
+def marked(stat: os.stat_result) -> Mark:
     return _MARK.pack(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
@@ -25,18 +30,20 @@ def size_of(mark: Mark) -> int:
     return size
 
 
-def below(folder: str, links: list[str]) -> Iterator[tuple[str, Mark]]:
-    """Marks of a skill's folders (their paths end in a slash) and files. Hidden ones are no part of it.
+def below(top: int, links: list[str]) -> Iterator[tuple[str, Mark]]:
+    """Marks of the folders (their paths end in a slash, its own is empty) and files of a skill whose folder is open.
 
-    Links are no part of it either; they are named in `links`.
+    Hidden ones are no part of it, and neither are links; those are named in `links`. Raises `OSError`.
     """
-    yield folder, mark_of(folder)
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.name.startswith(".") or entry.name in IGNORED:
-            continue
+    yield "", marked(os.fstat(top))
+    for path, entry in descent.below(top, skips=_is_none_of_it):
         if entry.is_symlink():
-            links.append(entry.path)
-        elif entry.is_dir():
-            yield from below(entry.path + os.sep, links)
-        elif entry.is_file():
-            yield entry.path, mark_of(entry.path)
+            links.append(path)
+        elif entry.is_dir(follow_symlinks=False):
+            yield f"{path}/", marked(entry.stat(follow_symlinks=False))
+        elif entry.is_file(follow_symlinks=False):
+            yield path, marked(entry.stat(follow_symlinks=False))
+
+
+def _is_none_of_it(name: str) -> bool:
+    return name.startswith(".") or name in IGNORED

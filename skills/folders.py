@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from skills import document, ids, schemas
-from skills.disk import IGNORED, Mark, below, mark_of, size_of
+from skills import descent, document, ids, schemas
+from skills.disk import IGNORED, Mark, below, mark_of, marked, size_of
 from skills.document import BrokenSkill, Head
 from skills.schemas import BrokenSchema, Schema
 
@@ -155,74 +155,110 @@ def rested(readings: Iterable[Reading], before: Iterable[Reading]) -> Iterator[R
 def read_root(root: Root, allowed: Sequence[Path], before: Sequence[Reading]) -> tuple[Reading, ...]:
     """All skills below a root, ordered by id. What looks as it did in `before` is not read again.
 
-    A link to a folder inside one of the `allowed` folders is followed, once; links to elsewhere are faults.
+    A link to a folder inside the root or one of the `allowed` folders is followed, once; links to elsewhere are faults. Raises
+    `FileNotFoundError` or `NotADirectoryError` for a root that is no folder.
     """
-    walk = _Walk(root, [os.path.realpath(path) for path in allowed], {one.folder: one for one in before})
-    walk.sort_through(os.path.realpath(root.path), ())
-    # Links come last, so that a folder is listed under its own name and never a second time under a link's.
-    while walk.links:
-        walk.follow(*walk.links.pop(0))
+    with ExitStack() as held:
+        top = descent.resolved(root.path)
+        walk = _Walk(root, [top, *_resolved(allowed)], {one.folder: one for one in before}, held)
+        walk.sort_through(top, (), mark_of(top))
+        # Links come last, so that a folder is listed under its own name and never a second time under a link's.
+        while walk.links:
+            walk.follow(*walk.links.pop(0))
     return tuple(_one_for_each_id(sorted(walk.readings, key=lambda one: (ids.key(one.id), one.id))))
 
 
 def read_one(folder: Path, tier: str) -> Reading:
-    """The one skill that lies in `folder`, under the folder's name as its id."""
-    place = os.path.realpath(folder)
-    walk = _Walk(Root(tier, Path(place).parent), [place], {})
-    walk.sort_through(place, (unicodedata.normalize("NFC", Path(place).name),))
+    """The one skill that lies in `folder`, under the folder's name as its id. Raises `FileNotFoundError`."""
+    place = descent.resolved(folder)
+    with ExitStack() as held:
+        walk = _Walk(Root(tier, Path(place).parent), [place], {}, held)
+        walk.sort_through(place, (unicodedata.normalize("NFC", Path(place).name),), mark_of(place))
     return walk.readings[0]
 
 
 class _Walk:
-    """One way through a tier's folders."""
+    """One way through a tier's folders. Those that it begins at are opened once, and held for as long as `held` says."""
 
-    def __init__(self, root: Root, allowed: list[str], before: Mapping[str, Reading]) -> None:
+    def __init__(self, root: Root, allowed: list[str], before: Mapping[str, Reading], held: ExitStack) -> None:
         self._root = root
         self._allowed = allowed
         self._before = before
+        self._held = held
+        self._begun: dict[str, int] = {}
         self._seen: dict[str, str] = {}
         self.links: list[tuple[str, tuple[str, ...]]] = []
         self.readings: list[Reading] = []
 
-    def sort_through(self, folder: str, parts: tuple[str, ...]) -> None:
-        """Read `folder` as a skill, or look for skills in the folders in it."""
+    def sort_through(self, folder: str, parts: tuple[str, ...], mark: Mark) -> None:
+        """Read `folder`, which lies in an allowed one and looked like `mark`, as a skill, or look for skills in those in it.
+
+        Raises `FileNotFoundError` where it is gone, and `NotADirectoryError` for a root that is none.
+        """
         name = self._seen[folder] = "/".join(parts)
         before = self._before.get(folder)
         # No folder is listed where no entry changed, which takes a third of the time
         if before and before.id == name and before.skill and before.marks and not changed([before]):
             self.readings.append(before)
             return
-        marks: dict[str, Mark] = {}
+        marks = {folder: mark}
         try:
-            marks[folder] = mark_of(folder)
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            with self._opened(folder) as handle:
+                entries = descent.entries(handle)
+                if parts and any(entry.name == document.NAME for entry in entries):
+                    self.readings.append(self._skill(folder, handle, parts))
+                    return
+                folders = list(self._folders(folder, entries, parts))
         except OSError as error:
+            if isinstance(error, FileNotFoundError) or (not parts and isinstance(error, NotADirectoryError)):
+                raise
             self._refuse(folder, parts, "unreadable", error.strerror or str(error), marks)
             return
-        if parts and any(entry.name == document.NAME for entry in entries):
-            self.readings.append(self._skill(folder, parts))
-            return
-        self.readings.append(Reading(folder, marks, "/".join(parts), faults=self._misplaced(entries, parts)))
+        self.readings.append(Reading(folder, marks, name, faults=self._misplaced(folder, entries, parts)))
+        for inner in folders:
+            with suppress(FileNotFoundError):
+                self.sort_through(*inner)
+
+    @contextmanager
+    def _opened(self, folder: str) -> Iterator[int]:
+        top = next(one for one in self._allowed if _is_in(one, folder))
+        if top not in self._begun:
+            self._begun[top] = self._held.enter_context(descent.begun(top))
+        with descent.folder(self._begun[top], folder[len(top) :].strip(os.sep)) as handle:
+            yield handle
+
+    def _folders(
+        self, folder: str, entries: Iterable[os.DirEntry[str]], parts: tuple[str, ...]
+    ) -> Iterator[tuple[str, tuple[str, ...], Mark]]:
+        """What to look at in a folder that only sorts. Links are put aside."""
         for entry in entries:
             if entry.name.startswith(".") or entry.name in IGNORED:
                 continue
             inner = (*parts, sys.intern(unicodedata.normalize("NFC", entry.name)))
+            path = os.path.join(folder, entry.name)  # noqa: PTH118 - ten thousand of them
             if entry.is_symlink():
-                self.links.append((entry.path, inner))
-            elif entry.is_dir() and len(inner) <= CATEGORIES_MAX + 1:
-                self.sort_through(entry.path, inner)
+                self.links.append((path, inner))
+            elif entry.is_dir(follow_symlinks=False) and len(inner) <= CATEGORIES_MAX + 1:
+                with suppress(FileNotFoundError):  # what is gone by now is not there
+                    yield path, inner, marked(entry.stat(follow_symlinks=False))
 
     def follow(self, link: str, parts: tuple[str, ...]) -> None:
-        target = os.path.realpath(link)
+        try:
+            target = descent.resolved(link)
+        except FileNotFoundError:
+            self._refuse(link, parts, "link_broken", "the link leads nowhere")
+            return
         if not Path(target).is_dir():
-            if not Path(target).exists():
-                self._refuse(link, parts, "link_broken", "the link leads nowhere")
-        elif not any(target == one or target.startswith(one + os.sep) for one in self._allowed):
+            return
+        if not any(_is_in(one, target) for one in self._allowed):
             self._refuse(link, parts, "link_outside", "target outside the allowed roots")
         elif target in self._seen:
             self._refuse(link, parts, "link_repeated", f"the same folder as {self._seen[target] or 'the root'}")
         else:
-            self.sort_through(target, parts)
+            try:
+                self.sort_through(target, parts, mark_of(target))
+            except FileNotFoundError:
+                self._refuse(link, parts, "link_broken", "the link leads nowhere")
 
     def _refuse(
         self, place: str, parts: tuple[str, ...], kind: str, reason: str, marks: Mapping[str, Mark] | None = None
@@ -230,25 +266,30 @@ class _Walk:
         fault = Fault("/".join(parts), self._root.tier, Path(place), kind, reason)
         self.readings.append(Reading(place, marks or {}, fault.id, faults=(fault,)))
 
-    def _misplaced(self, entries: Sequence[os.DirEntry[str]], parts: tuple[str, ...]) -> tuple[Fault, ...]:
+    def _misplaced(self, folder: str, entries: Sequence[os.DirEntry[str]], parts: tuple[str, ...]) -> tuple[Fault, ...]:
         """What was meant as a skill: `skill.md`, or a SKILL.md that lies in the root."""
         reason = f"the file must be called {document.NAME}" if parts else "a skill needs a folder of its own"
-        meant = [entry for entry in entries if entry.name.casefold() == document.NAME.casefold()]
-        return tuple(Fault("/".join(parts), self._root.tier, Path(entry.path), "misplaced", reason) for entry in meant)
+        meant = [Path(folder, one.name) for one in entries if one.name.casefold() == document.NAME.casefold()]
+        return tuple(Fault("/".join(parts), self._root.tier, place, "misplaced", reason) for place in meant)
 
-    def _skill(self, folder: str, parts: tuple[str, ...]) -> Reading:
+    def _skill(self, folder: str, handle: int, parts: tuple[str, ...]) -> Reading:
         name = "/".join(parts)
         before = self._before.get(folder)
         marks: dict[str, Mark] = {}
         links: list[str] = []
         try:
-            marks.update(below(folder + os.sep, links))  # where that can't go on, what it saw tells when to try again
-            skill = _read_skill(name, self._root.tier, folder, marks, links)
+            for path, seen in below(handle, links):  # where that can't go on, what it saw tells when to try again
+                marks[f"{folder}/{path}"] = seen
+            sizes = {path[len(folder) + 1 :]: size_of(seen) for path, seen in marks.items() if not path.endswith("/")}
+            warnings = [f"{link} is a link and left out" for link in links]
+            skill = skill_of(name, self._root.tier, Path(folder), _contents(handle, sizes, links), warnings)
             return Reading(folder, marks, name, skill, tuple(_unusable(skill)))
         except BrokenSkill as broken:
             place = Path(folder, document.NAME)
             fault = Fault(name, self._root.tier, place, broken.kind, broken.reason, broken.line)
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not os.path.lexists(folder):
+                raise
             fault = Fault(name, self._root.tier, Path(folder), "unreadable", error.strerror or str(error))
         kept = before.skill if before and before.id == name else None
         return Reading(folder, marks, name, kept, (replace(fault, kept=kept is not None),))
@@ -271,14 +312,12 @@ def _one_for_each_id(readings: Iterable[Reading]) -> Iterator[Reading]:
         yield replace(reading, skill=None, faults=(*reading.faults, fault))
 
 
-def _read_skill(name: str, tier: str, folder: str, marks: Mapping[str, Mark], links: Sequence[str]) -> Skill:
-    if f"{folder}{os.sep}{document.NAME}" in links:
+def _contents(folder: int, sizes: Mapping[str, int], links: Iterable[str]) -> dict[str, Content]:
+    """What the files of a skill hold, by their paths below its folder, which is open."""
+    if document.NAME in links:
         raise BrokenSkill("link", f"{document.NAME} is a link")
-    paths = [path for path in marks if not path.endswith(os.sep)]
-    _check_size(len(paths), sum(size_of(marks[path]) for path in paths))
-    warnings = [f"{os.path.relpath(link, folder)} is a link and left out" for link in links]
-    contents = {path[len(folder) + 1 :].replace(os.sep, "/"): read_file(path) for path in paths}
-    return skill_of(name, tier, Path(folder), contents, warnings)
+    _check_size(len(sizes), sum(sizes.values()))
+    return {path: read_file(folder, path) for path in sizes}
 
 
 def skill_of(id_: str, tier: str, folder: Path, contents: Mapping[str, Content], warnings: Sequence[str] = ()) -> Skill:
@@ -364,19 +403,18 @@ def _unusable(skill: Skill) -> Iterator[Fault]:
         yield Fault(skill.id, skill.tier, skill.folder / schemas.NAME, NO_PROGRAM, skill.no_program)
 
 
-def read_file(path: str) -> Content:
-    """A file that is no link. Raises `OSError`."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        stat = os.fstat(handle)
-        # One more than there should be: a read that comes back shorter has met the end. Only a file that grows, or one
-        # whose size the system does not tell, takes another.
-        raw = os.read(handle, wanted := min(stat.st_size, BUNDLE_MAX_BYTES) + 1)
-        if len(raw) == wanted:
-            with os.fdopen(handle, "rb", closefd=False) as file:
-                raw += file.read(BUNDLE_MAX_BYTES + 1 - wanted)
-    finally:
-        os.close(handle)
-    if len(raw) > BUNDLE_MAX_BYTES:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
-    return Content(raw, stat.st_mode & 0o111 != 0)
+def read_file(folder: int, path: str) -> Content:
+    """The file at `path` below a folder that is open, with no link on the way. Raises `OSError`."""
+    raw, mode = descent.read(folder, path, BUNDLE_MAX_BYTES)
+    return Content(raw, mode & 0o111 != 0)
+
+
+def _resolved(folders: Iterable[Path]) -> Iterator[str]:
+    """Of those that are there."""
+    for folder in folders:
+        with suppress(FileNotFoundError):
+            yield descent.resolved(folder)
+
+
+def _is_in(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

@@ -202,13 +202,13 @@ def look(roots: Sequence[Root], before: Found | None = None) -> Found:
     warnings: list[str] = []
     readings: dict[Path, tuple[Reading, ...]] = {}
     for root in roots:
-        if root.path.is_dir():
+        try:
             readings[root.path] = read_root(root, [one.path for one in roots], known.get(root.path, ()))
-        elif root.path in known:
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if root.path not in known:
+                raise NotADirectoryError(f"skills.folder: {root.path} is no folder") from error
             readings[root.path] = known[root.path]
             warnings.append(f"{root.path} is gone: its skills stay as they were")
-        else:
-            raise NotADirectoryError(f"skills.folder: {root.path} is no folder")
     return _found(roots, readings, warnings)
 
 
@@ -231,7 +231,10 @@ def _found(roots: Sequence[Root], readings: Mapping[Path, tuple[Reading, ...]], 
 
 def _is_empty(folder: Path) -> bool:
     """Whether it holds nothing but what is hidden."""
-    return folder.is_dir() and all(entry.name.startswith(".") for entry in folder.iterdir())
+    try:
+        return all(entry.name.startswith(".") for entry in folder.iterdir())
+    except OSError:
+        return False
 
 
 def scan(roots: Sequence[Root], before: Library | None = None) -> Library:

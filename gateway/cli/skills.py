@@ -9,6 +9,7 @@ import importlib
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -24,10 +25,10 @@ from gateway.cli import ENGLISH, Stop, channel_option, examples, for_example, pa
 from gateway.rights.access import Here
 from gateway.rights.places import under
 from gateway.text.columns import padded, widths
-from skills import contents, document, lint, visible
+from skills import contents, descent, document, lint, visible
 from skills.contents import Changed
 from skills.findings import Finding
-from skills.folders import Fault, Skill, read_file
+from skills.folders import Fault, Root, Skill, read_file
 from skills.library import Catalogue, Library, SkillNotFound, roots, scan
 from skills.needs import unmet
 from skills.programs import Grant, Programs
@@ -129,7 +130,9 @@ def show(loaded: Loaded, name: str, file: str, channel: str | None) -> None:
         skill = library.catalogue(["*"]).find(name)
     except SkillNotFound as error:
         if fault := next((one for one in library.faults if one.id == name), None):
-            raise Stop(f"{name} is broken: {fault}\n\n{_text_of(fault)}".rstrip()) from None
+            raise Stop(
+                f"{name} is broken: {fault}\n\n{_text_of(fault, roots(loaded.settings.skills))}".rstrip()
+            ) from None
         raise Stop(f"{error} What was added is seen with --channel CONNECTION/CHANNEL.") from None
     for line in _shown(skill, file, loaded.settings.skills.body_max_bytes):
         click.echo(line)
@@ -329,8 +332,11 @@ def _listed(findings: Sequence[Finding]) -> list[str]:
     ]
 
 
-def _text_of(fault: Fault) -> str:
-    try:
-        return visible.visible(read_file(str(fault.place)).raw.decode("utf-8", "backslashreplace"))
-    except OSError:
-        return ""
+def _text_of(fault: Fault, roots: Sequence[Root]) -> str:
+    """What stands in the file, where it lies below one of the roots and no link leads there."""
+    for top in (root.path.resolve() for root in roots):
+        if fault.place.is_relative_to(top):
+            with suppress(OSError), descent.begun(top) as folder:
+                raw = read_file(folder, fault.place.relative_to(top).as_posix()).raw
+                return visible.visible(raw.decode("utf-8", "backslashreplace"))
+    return ""
