@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
@@ -20,6 +21,7 @@ from typing import Any, cast
 from config.loading import load
 from gateway.connections import platform_settings
 from gateway.conversation.claim import Claim, Lost, boot_clock_s
+from gateway.conversation.mailbox import SOLE_AFTER
 from gateway.logs import log, start_logging
 from gateway.running.children import Child, start_child, stop_child
 from gateway.running.embedded import redis_url
@@ -37,6 +39,8 @@ IDLE_S = 20.0
 """A child that came to a good end waits so long for the next conversation: to start one costs seconds of computing, and
 where much died there is much to go on with.
 """
+ENDED_BY_SOMEBODY = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
+"""Whoever ends all processes of a service, or of a machine, sends these to a child as well as to its parent."""
 LATER_MS = 500
 """A conversation for which no child is free comes back after this."""
 ALIVE, READY, BEGUN, SETTLED, LOST, AWAY = ".", "r", "b", "!", "L", "A"
@@ -68,11 +72,10 @@ class _Alone:
         that would be counted against it.
         """
         claim.check()
-        self._idle = [child for child in self._idle if child.lives]
-        if not self._idle:
-            await self._come_back(claim)
+        child = await self._child(claim)
+        if child is None:
+            await self._desk.mailbox.park(claim, LATER_MS, None, self._desk.worker, 0)
             return
-        child = self._idle.pop()
         child.taken.set()
         log(logger, "alone", conversation=claim.conversation, tries=claim.tries)
         self._busy += 1
@@ -87,11 +90,17 @@ class _Alone:
                 await child.end()
         await self._judge(claim, ended)
 
-    async def _come_back(self, claim: Claim) -> None:
+    async def _child(self, claim: Claim) -> _Child | None:
+        """One that is free. None: there will be, later."""
+        self._idle = [child for child in self._idle if child.lives]
+        if self._idle:
+            return self._idle.pop()
+        if claim.tries >= SOLE_AFTER:  # nothing is beside it that we could die of
+            return await self._started()
         if not self._one_begins and len(self._tasks) + self._busy < AT_ONCE:
             self._one_begins = True
             self._keep(self._begin())
-        await self._desk.mailbox.park(claim, LATER_MS, None, self._desk.worker, 0)
+        return None
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name="alone")
@@ -99,20 +108,24 @@ class _Alone:
         task.add_done_callback(self._tasks.discard)
 
     async def _begin(self) -> None:
-        is_ready = False
         try:
-            child = await _Child.start(self._config, self._desk.worker)
-            try:
-                is_ready = await child.is_ready()
-            finally:
-                if not is_ready:
-                    await child.end()
+            child = await self._started()
         finally:
             self._one_begins = False
-        if is_ready:
+        if child:
             await self._rest(child)
-        else:
+
+    async def _started(self) -> _Child | None:
+        is_ready = False
+        child = await _Child.start(self._config, self._desk.worker)
+        try:
+            is_ready = await child.is_ready()
+        finally:
+            if not is_ready:
+                await child.end()
+        if not is_ready:
             log(logger, "no process to go on alone in", level=logging.ERROR)
+        return child if is_ready else None
 
     async def _rest(self, child: _Child) -> None:
         child.taken.clear()
@@ -134,6 +147,9 @@ class _Alone:
             raise Unreachable("a child could not reach Redis")
         if ended is None:
             log(logger, "stuck alone", level=logging.ERROR, conversation=claim.conversation)
+        if ended in ENDED_BY_SOMEBODY:
+            log(logger, "ended alone", level=logging.WARNING, conversation=claim.conversation, code=ended)
+            raise Lost(claim.conversation)  # a try, as nobody knows who it was, and no more
         if ended is None or ended == LOST:
             raise Lost(claim.conversation)
         log(logger, "died alone", level=logging.ERROR, conversation=claim.conversation, code=ended)

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from config.settings import MailboxSettings
 from gateway.bell import Bell, Foreign
 from gateway.conversation.claim import Claim, Claimed, Leaving, Lost
-from gateway.conversation.mailbox import Cold, Mailbox
+from gateway.conversation.mailbox import SOLE_AFTER, Cold, Mailbox
 from gateway.logs import log
 from gateway.running.serving import cancelled
 from gateway.running.standstill import tell_standstills
@@ -29,8 +29,10 @@ logger = logging.getLogger(__name__)
 
 ALONE_AFTER = 2
 """A conversation whose holders died this often goes on in a child process of its own."""
-BURY_AFTER = 6
-"""And this often, without one finished step: it is given up, whatever the reason."""
+BURY_AFTER = SOLE_AFTER + 2
+"""And this often, without one finished step, the last times with nothing beside it: it is given up."""
+SOLE_AGAIN_MS = 500
+"""Where another one goes on with nothing beside it, this one looks again after so long."""
 BELL_WAIT_S = 2.0
 LAG_STEP_S = 0.05
 LAG_AGAIN_S = 0.2
@@ -77,6 +79,8 @@ class Runner:
         self._suspended = False
         self._cold = False
         self._draining = asyncio.Event()
+        self._sole: Claim | None = None
+        """What is to have this worker for itself, or has it."""
 
     @property
     def name(self) -> str:
@@ -85,7 +89,7 @@ class Runner:
     @property
     def is_open(self) -> bool:
         """May it take new work?"""
-        return not (self._suspended or self._draining.is_set() or self._cold)
+        return not (self._suspended or self._draining.is_set() or self._cold or self._sole)
 
     def places(self) -> int:
         """How many conversations it may still claim."""
@@ -122,10 +126,7 @@ class Runner:
     async def _answer_bells(self) -> None:
         while True:
             if self.places() <= 0:
-                self._freed.clear()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(WATCH_S):  # not wait_for: it may swallow a cancellation
-                        await self._freed.wait()
+                await self._freed_or(WATCH_S)
                 continue
             try:
                 partition = await self._bell.pop(BELL_WAIT_S)
@@ -143,6 +144,12 @@ class Runner:
             else:
                 with suppress(RedisError, OSError):
                     await self._bell.push_back(partition)
+
+    async def _freed_or(self, wait_s: float) -> None:
+        self._freed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):  # not wait_for: it may swallow a cancellation
+                await self._freed.wait()
 
     async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
@@ -207,6 +214,8 @@ class Runner:
             if claim.tries >= BURY_AFTER:
                 await self._bury(claim, f"{claim.tries} holders died")
                 claimed = await self._attend(claim, self._places_with_mine)
+            elif claim.tries >= SOLE_AFTER:
+                await self._attend_sole(claim)
             elif claim.tries >= ALONE_AFTER:
                 await self._attend_alone(claim)
             else:
@@ -215,7 +224,7 @@ class Runner:
             log(logger, "claim lost", level=logging.WARNING, conversation=claim.conversation, why=type(lost).__name__)
             # What does not finish, again and again, must not go round for ever, whatever the reason; a worker that
             # ends is none.
-            await self._hand_over(claim, counts=not isinstance(lost, Leaving))
+            await self._hand_over(claim, counts=not (isinstance(lost, Leaving) or self._draining.is_set()))
         except Refused as error:
             log(logger, "claim broke", level=logging.ERROR, error=error, conversation=claim.conversation)
         except Unreachable as error:
@@ -229,6 +238,28 @@ class Runner:
                 del self._held[claim.conversation]
             self._absorb(partition, claimed)
             self._freed.set()
+
+    async def _attend_sole(self, claim: Claim) -> None:
+        """With nothing beside it: what kills us then is this one. What else we hold ends first, or goes on elsewhere from its
+        next step; that may take as long as a turn, and the others go on taking what comes.
+        """
+        if self._sole or not await self._mailbox.sole(claim, begins=False):
+            await self._mailbox.park(claim, SOLE_AGAIN_MS, None, self.name, 0)
+            return
+        self._sole = claim
+        log(logger, "to be attended to alone", conversation=claim.conversation, tries=claim.tries, held=len(self._held))
+        try:
+            while self._asked or len(self._held) > 1:
+                for other in self._held.values():
+                    other.leaving = other.leaving or other is not claim
+                if claim.leaving:
+                    raise Leaving(claim.conversation)
+                claim.check()
+                await self._freed_or(WATCH_S)
+            await self._mailbox.sole(claim, begins=True)
+            await self._attend_alone(claim)
+        finally:
+            self._sole = None
 
     def _places_with_mine(self) -> int:
         """For the script that gives back a claim: the place that gets free is one more."""

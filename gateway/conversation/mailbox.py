@@ -34,6 +34,8 @@ SCHEMA: Final = 1
 SEQ_DIGITS: Final = 12
 """In front of each member of the inbox, so that they sort by it."""
 RETRY_PAUSE_S: Final = 0.2
+SOLE_AFTER: Final = 6
+"""What so many holders died with, without one finished step, goes on with nothing beside it: see `Mailbox.sole`."""
 WORKER_SEEN_MS: Final = 5_000
 NUDGE_WAIT_S: Final = 1.0
 LISTED_AGAIN_S: Final = 3_600
@@ -432,6 +434,20 @@ class Mailbox:
         )
         return bool(verdict == b"OK" and ring)
 
+    async def sole(self, claim: Claim, *, begins: bool) -> bool:
+        """May it go on with nothing beside it? No: another one does. From when it `begins`, its holder's death counts.
+
+        Raises `Lost`, `Unreachable`.
+        """
+        claim.check()
+        verdict = await self.store.run(
+            script("sole"), claim.root, self._settings, claim.conversation, claim.token, int(begins)
+        )
+        if verdict == b"FENCED":
+            claim.lost = True
+            raise Fenced(claim.conversation)
+        return bool(verdict == b"OK")
+
     async def bury(
         self,
         claim: Claim,
@@ -491,6 +507,7 @@ class Mailbox:
                 "waiting_max": self.settings.waiting_max,
                 "dedupe_ms": self.settings.dedupe_s * 1000,
                 "retention_ms": self.settings.retention_s * 1000,
+                "sole_after": SOLE_AFTER,
             }
         )
 

@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 
 from config.settings import MailboxSettings, RedisSettings, Settings
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.mailbox import SOLE_AFTER, Mailbox
 from gateway.running.embedded import embedded
 from gateway.store import Layout, open_store
 from tests.end_to_end.conftest import QUICK, Stage
@@ -27,6 +27,8 @@ from tests.harness.model_replies import Reply, calls, fails, says
 from tests.harness.processes import until
 from tests.harness.slack_twin import DIRECT, TEAM
 from workers.runner import ALONE_AFTER, BURY_AFTER
+
+POISONS = 3
 
 
 async def test_a_worker_killed_while_the_model_speaks_is_replaced_by_another_that_answers_once(stage: Stage) -> None:
@@ -318,6 +320,119 @@ async def test_a_message_that_kills_its_worker_is_buried_with_a_notice_and_its_n
     await stage.slack.until(lambda: stage.posts().count("innocent") == 2)
     hold.set()
     assert len(stage.posts()) == 3
+
+
+async def test_a_slow_turn_beside_several_messages_that_kill_their_worker_is_answered(stage: Stage) -> None:
+    """Each poison kills two workers, with the slow turn in hand, and then only the process that it has for itself."""
+    hold = asyncio.Event()
+    dying: set[asyncio.Task[None]] = set()
+    deaths = 0
+
+    async def die(peer: tuple[str, int]) -> None:
+        await stage.model.until(lambda: len(stage.asked_with("innocent")) > deaths)  # it was begun again
+        kill_caller(peer)
+
+    def script(asked: Asked) -> Reply:
+        if "poison" not in asked.text:
+            return says("slow, and well", hold=hold)
+        dying.add(asyncio.create_task(die(asked.peer)))
+        return says("never", hold=asyncio.Event())
+
+    stage.model.answer_with(script)
+    await stage.start()
+
+    async def keep_a_worker() -> None:
+        nonlocal deaths
+        while True:
+            await stage.deskmate.running[-1].process.wait()
+            deaths += 1
+            await stage.deskmate.start_worker()
+
+    keeping = asyncio.create_task(keep_a_worker())
+    innocent = await stage.slack.say(stage.hook, "innocent")
+    await stage.model.until(lambda: bool(stage.asked_with("innocent")))
+    for number in range(POISONS):
+        poison = await stage.slack.say(stage.hook, f"poison {number}")
+        if number == POISONS - 1:  # it now goes on with nothing beside it, and the last poison waits for that
+            await stage.model.until(lambda: len(stage.asked_with("innocent")) > POISONS * ALONE_AFTER, within_s=120)
+            hold.set()
+            assert (await stage.slack.reply_to(innocent)).text == "slow, and well"
+        assert "several attempts" in (await stage.slack.reply_to(poison, timeout_s=60)).text
+    keeping.cancel()
+    assert deaths == POISONS * ALONE_AFTER
+    assert stage.posts().count("slow, and well") == 1
+    assert len(stage.posts()) == 1 + POISONS
+
+
+async def test_what_takes_its_worker_down_with_it_is_buried_and_who_was_beside_it_is_answered(stage: Stage) -> None:
+    """As one that uses up the memory of a container: there all processes end, also where it is alone in its own."""
+    dying: set[asyncio.Task[None]] = set()
+    deaths = 0
+
+    async def die() -> None:
+        asked = partial(stage.asked_with, "innocent")
+        await stage.model.until(lambda: len(asked()) > deaths or ALONE_AFTER + deaths >= SOLE_AFTER)
+        worker = psutil.Process(stage.deskmate.running[-1].pid)
+        for one in (worker, *worker.children(recursive=True)):
+            one.kill()
+
+    def script(asked: Asked) -> Reply:
+        if "poison" in asked.text:
+            dying.add(asyncio.create_task(die()))
+            return says("never", hold=asyncio.Event())
+        if "innocent" in asked.text and ALONE_AFTER + deaths < SOLE_AFTER:
+            return says("never", hold=asyncio.Event())
+        return says("well", before_s=0.5)
+
+    async def keep_a_worker() -> None:
+        nonlocal deaths
+        while True:
+            await stage.deskmate.running[-1].process.wait()
+            deaths += 1
+            await stage.deskmate.start_worker()
+
+    stage.model.answer_with(script)
+    await stage.start(workers=0)
+    innocent = await stage.slack.say(stage.hook, "innocent")
+    poison = await stage.slack.say(stage.hook, "poison")
+    await as_if_two_had_died(stage)
+    await stage.deskmate.start_worker()
+    keeping = asyncio.create_task(keep_a_worker())
+    assert (await stage.slack.reply_to(innocent, timeout_s=150)).text == "well"
+    assert "several attempts" in (await stage.slack.reply_to(poison, timeout_s=60)).text
+    keeping.cancel()
+    assert deaths == BURY_AFTER - ALONE_AFTER
+    await stage.slack.say(stage.hook, "and now?", thread_ts=poison.ts)
+    await stage.slack.until(lambda: stage.posts().count("well") == 2)
+    assert len(stage.posts()) == 3
+
+
+async def test_who_ends_the_process_of_a_turn_that_goes_on_alone_is_not_taken_for_its_death(stage: Stage) -> None:
+    """As whoever stops a service tells it to all of its processes."""
+    hold = asyncio.Event()
+    stage.model.answer_with(says("in the end", hold=hold))
+    await stage.start(workers=0)
+    said = await stage.slack.say(stage.hook, "hello?")
+    await as_if_two_had_died(stage)
+    await stage.deskmate.start_worker()
+    worker = stage.deskmate.running[-1]
+    await stage.model.until(lambda: len(stage.model.asked) == 1)
+    [alone] = [one for one in psutil.Process(worker.pid).children(recursive=True) if "workers.alone" in one.cmdline()]
+    alone.terminate()
+    await stage.model.until(lambda: len(stage.model.asked) == 2)
+    hold.set()
+    assert (await stage.slack.reply_to(said)).text == "in the end"
+    assert len(worker.lines("ended alone")) == 1
+    assert stage.posts() == ["in the end"]
+
+
+async def as_if_two_had_died(stage: Stage) -> None:
+    """Of all that waits."""
+    async with Redis.from_url(stage.deskmate.redis_url) as redis:
+        async for ready in redis.scan_iter(f"{stage.deskmate.prefix}:*:ready:*"):
+            root = ready.decode().partition(":ready:")[0]
+            for conversation in await redis.zrange(ready, 0, -1):
+                await redis.hset(f"{root}:c:{conversation.decode()}", "tries", str(ALONE_AFTER))
 
 
 def kill_caller(peer: tuple[str, int]) -> None:

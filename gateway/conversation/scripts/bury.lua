@@ -8,7 +8,7 @@ end
 redis.call('XADD', P .. 'dead', 'MAXLEN', '~', 10000, '*', 'conversation', c, 'turn', ARGV[6], 'reason', ARGV[7])
 local at = push(c, 11, tonumber(ARGV[9]))
 note_uses(c, ARGV[set_rows(c, at, tonumber(ARGV[10]))])
-redis.call('HDEL', key(c), 'tries')
+redis.call('HDEL', key(c), 'tries', 'waits')
 if ARGV[8] == '1' then
   redis.call('HDEL', key(c), 'turn')
 end

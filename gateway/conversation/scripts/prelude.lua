@@ -79,7 +79,7 @@ local function ring_due()
 end
 
 local function free(c, ch)
-  redis.call('HDEL', key(c), 'token', 'worker')
+  redis.call('HDEL', key(c), 'token', 'worker', 'waits')
   if redis.call('HINCRBY', P .. 'running', ch, -1) <= 0 then
     redis.call('HDEL', P .. 'running', ch)
   end
@@ -154,9 +154,12 @@ local function sweep()
     if not ch then
       redis.call('ZREM', P .. 'due', c)
     else
-      if redis.call('HEXISTS', key(c), 'token') == 1 then
+      local h = redis.call('HMGET', key(c), 'token', 'waits')
+      if h[1] then
         free(c, ch)
-        redis.call('HINCRBY', key(c), 'tries', 1)
+        if not h[2] then -- of what has not begun nobody died
+          redis.call('HINCRBY', key(c), 'tries', 1)
+        end
       end
       put(c, ch)
     end
@@ -184,6 +187,9 @@ local function grant(worker, places)
       redis.call('HINCRBY', P .. 'running', ch, 1)
       redis.call('ZADD', P .. 'due', text(now + S.lease_ms), c)
       local h = redis.call('HMGET', key(c), 'rev', 'tries', 'begin')
+      if tonumber(h[2] or 0) >= S.sole_after then
+        redis.call('HSET', key(c), 'waits', '1') -- until `sole` says that it begins
+      end
       grants[#grants + 1] = { c, token, tonumber(h[1] or 0), tonumber(h[2] or 0), tonumber(h[3] or 0) }
       if redis.call('EXISTS', P .. 'ready:' .. ch) == 0 or not under_cap(ch) then
         redis.call('ZREM', P .. 'channels', ch)

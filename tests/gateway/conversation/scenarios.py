@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.conversation.claim import Behind, Fenced
-from gateway.conversation.mailbox import Mailbox, event_of, script
+from gateway.conversation.claim import Behind, Claim, Fenced
+from gateway.conversation.mailbox import SOLE_AFTER, Mailbox, event_of, script
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
 from gateway.store import Refused
@@ -272,6 +272,48 @@ async def a_finished_step_clears_the_tries(world: World) -> None:
     assert (second.tries, third.tries) == (1, 1)
 
 
+async def died(world: World, mailbox: Mailbox, thread: str = "t") -> Claim:
+    """A claim that so many holders died with that it is not attended to beside others."""
+    await world.say(mailbox, f"hello {thread}", key(thread))
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    for _ in range(SOLE_AFTER):
+        await mailbox.hand_over(claim, counts=True)
+        claim = await world.claim_one(mailbox)
+    assert (claim.conversation, claim.tries) == (key(thread).id, SOLE_AFTER)
+    return claim
+
+
+async def who_waits_until_nothing_is_beside_it_is_not_to_blame(world: World) -> None:
+    """What else its holder had in hand killed it, and again; from when it begins nothing else can have."""
+    mailbox = await world.mailbox()
+    await died(world, mailbox)
+    again = await world.take_over(mailbox, "w2")
+    assert again.tries == SOLE_AFTER
+    assert await mailbox.sole(again, begins=False)
+    again = await world.take_over(mailbox, "w3")
+    assert again.tries == SOLE_AFTER
+    assert await mailbox.sole(again, begins=False)
+    assert await mailbox.sole(again, begins=True)
+    again = await world.take_over(mailbox, "w4")
+    assert again.tries == SOLE_AFTER + 1
+
+
+async def one_at_a_time_has_nothing_beside_it(world: World) -> None:
+    """Else one that takes down a whole machine would be counted against the other."""
+    mailbox = await world.mailbox()
+    first = await died(world, mailbox, "first")
+    second = await died(world, mailbox, "second")
+    assert await mailbox.sole(first, begins=False)
+    assert not await mailbox.sole(second, begins=False)
+    assert await mailbox.sole(first, begins=True)
+    assert not await mailbox.sole(second, begins=False)
+    await mailbox.hand_over(first)
+    assert await mailbox.sole(second, begins=False), "it is given back"
+    with pytest.raises(Fenced):
+        await mailbox.sole(first, begins=True)
+
+
 async def renewing_keeps_a_claim(world: World) -> None:
     mailbox = await world.mailbox()
     await world.say(mailbox, "hello")
@@ -427,6 +469,8 @@ async def a_sleep_of_the_server_counts_nobody_as_dead(world: World) -> None:
 SCENARIOS = {
     play.__name__: play
     for play in list(globals().values())
-    if callable(play) and getattr(play, "__module__", "") == __name__ and asyncio.iscoroutinefunction(play)
+    if asyncio.iscoroutinefunction(play)
+    and play.__module__ == __name__
+    and list(play.__annotations__) == ["world", "return"]
 }
 __all__ = ["SCENARIOS", "Mailbox"]

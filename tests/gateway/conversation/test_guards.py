@@ -94,6 +94,26 @@ TAKEN_OUT = {
         "-- a finished",
         "a_finished_step_clears_the_tries",
     ),
+    "a death of what waits is counted": (
+        "if not h[2] then",
+        "if true then",
+        "who_waits_until_nothing_is_beside_it_is_not_to_blame",
+    ),
+    "a death of what has begun with nothing beside it is not counted": (
+        "  redis.call('HDEL', key(c), 'waits')\nend",
+        "end",
+        "who_waits_until_nothing_is_beside_it_is_not_to_blame",
+    ),
+    "several go on with nothing beside them": (
+        "then\n  return 'WAIT'",
+        "and false then\n  return 'WAIT'",
+        "one_at_a_time_has_nothing_beside_it",
+    ),
+    "whoever went on with nothing beside it keeps others from it": (
+        "other ~= c and redis.call('HGET', key(other), 'token') == its then",
+        "other ~= c then",
+        "one_at_a_time_has_nothing_beside_it",
+    ),
     "the inbox is in order of arrival": (
         "math.min(math.max(at, now - 5000), now)",
         "now",
@@ -108,7 +128,9 @@ async def test_without_the_guard_a_scenario_ends_badly(
 ) -> None:
     old, new, play = TAKEN_OUT[guard]
     as_it_is = mailbox.script
-    assert any(old in as_it_is(name).text for name in ("accept", "claim", "take", "append", "mark", "settle", "park"))
+    assert any(
+        old in as_it_is(name).text for name in ("accept", "claim", "take", "append", "mark", "settle", "park", "sole")
+    )
 
     def without(name: str) -> Script:
         return Script(name, as_it_is(name).text.replace(old, new))

@@ -27,6 +27,7 @@ SETTINGS: Final = json.dumps(
         "waiting_max": 100,
         "dedupe_ms": int(FAR),
         "retention_ms": int(FAR),
+        "sole_after": 6,
     }
 )
 USED: Final = json.dumps({"offered": "", "count": ["t"]})
