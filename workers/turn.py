@@ -288,6 +288,8 @@ class Turn:
                 charges[-1] = replace(charges[-1], counts=True)
             else:
                 charges.append(Charge(accounts, Spent(), counts=True))
+        if is_end and charges:
+            charges[-1] = replace(charges[-1], ends=True)
         store, keep_ms = self.mailbox.store, self.mailbox.settings.retention_s * 1000
         named = [replace(one, turn=self.id, name=secrets.token_hex(6)) for one in charges]
         return [spending.see_to(store, one, conversation_ms=keep_ms) for one in named]

@@ -27,11 +27,15 @@ from gateway.store import GO_ON_WHEN_FULL, Script, Store, reading
 DAY_MS: Final = 86_400_000
 KEEP_MS: Final = {"day": 3 * DAY_MS, "month": 70 * DAY_MS}
 """From the last time that something was added."""
+ENDED_MS: Final = 3_600_000
+"""So long after a turn's end it is known what was settled of it. Before its end whoever takes it over may ask again, after hours
+without a worker: a day. After it only a process does that was cut off when an answer was due, seconds after it is back.
+"""
 UNNAMED: Final = "?"
 """A model that did not say its name."""
 
 LUA: Final = (
-    f"    local keep_noted_ms = {DAY_MS}"
+    f"    local keep_noted_ms, keep_ended_ms = {DAY_MS}, {ENDED_MS}"
     """
     local root = KEYS[1]
     -- Of a reservation: whoever made it (by), or anybody (nil). What it was, if it was there.
@@ -72,10 +76,10 @@ _SETTLE: Final = Script(
     GO_ON_WHEN_FULL
     + LUA
     + """
-    local last, hold, turn = 4 * ARGV[1] + 6, ARGV[2], ARGV[4]
+    local last, hold, turn = 4 * ARGV[1] + 7, ARGV[2], ARGV[4]
     if turn ~= '' and not note(turn, ARGV[5]) then return redis.status_reply('DONE') end
     local counts = ARGV[6] == '1' and (turn == '' or note(turn, 'counted'))
-    for at = 7, last, 4 do
+    for at = 8, last, 4 do
         local account = root .. ':' .. ARGV[at]
         if hold ~= '' then put_back(account, hold, ARGV[3]) end
         if #ARGV > last or counts then
@@ -87,6 +91,7 @@ _SETTLE: Final = Script(
             redis.call('PEXPIRE', account, ARGV[at + 1])
         end
     end
+    if ARGV[7] == '1' then redis.call('PEXPIRE', root .. ':of:' .. turn, keep_ended_ms) end
     return redis.status_reply('OK')
     """,
 )
@@ -224,6 +229,8 @@ class Charge:
     """Of all charges of the turn it is settled once by this name."""
     counts: bool = False
     """The turn counts with it, unless it was counted before."""
+    ends: bool = False
+    """Nothing more is spent in the turn."""
 
 
 async def settle(store: Store, charge: Charge, *, conversation_ms: int) -> None:
@@ -254,7 +261,7 @@ def _flat(charge: Charge, conversation_ms: int) -> list[str | int]:
     listed = charge.accounts.listed(conversation_ms)
     flat = [text for one in listed for text in one]
     added = [text for name, number in amounts.items() if number for text in (name, number)]
-    about = (charge.hold, charge.by, charge.turn, charge.name, int(charge.counts))
+    about = (charge.hold, charge.by, charge.turn, charge.name, int(charge.counts), int(charge.ends))
     return [len(listed), *about, *flat, *added]
 
 

@@ -15,7 +15,7 @@ from config.profiles import Budget
 from gateway import store
 from gateway.conversation.key import ConversationKey
 from gateway.costs.budgets import balances
-from gateway.costs.spending import Accounts, Spent, Tokens, spent
+from gateway.costs.spending import ENDED_MS, Accounts, Spent, Tokens, spent
 from gateway.events import Actor
 from gateway.store import Layout, Unreachable
 from tests.harness.model_replies import calls, fails, says
@@ -532,6 +532,30 @@ async def test_a_turn_that_waits_for_people_for_days_is_still_the_same_one(desk_
         await world.work()
         assert world.room.sent[-1] == "Noon."
         assert await stands(world, budget) == [(1, 0)]
+
+
+async def test_what_was_noted_of_a_turn_is_kept_for_an_hour_after_its_end(desk_with: Opened) -> None:
+    """It is a key a turn. While a turn waits, whoever takes it over may ask hours later."""
+    async with desk_with(None, approvals={"ask": ["current_time"]}) as world:
+        script = iter([calls("current_time", usage=ONE), says("Noon.", usage=ONE)])
+        world.model.answer_with(lambda _: next(script))
+        await world.ask("what time is it?")
+        await paid(world)
+        redis = world.desk.mailbox.store
+
+        async def kept_ms() -> list[int]:
+            noted = [key async for key in redis.redis.scan_iter(f"{redis.layout.spent_root}:of:*")]
+            return [await redis.redis.pttl(key) for key in noted]
+
+        [kept] = await kept_ms()
+        assert kept > ENDED_MS
+        code = next(one.data["code"] for one in await world.history() if one.type == "asked")
+        await world.say(f"/approve {code}")
+        await world.work()
+        assert world.room.sent[-1] == "Noon."
+        await paid(world)
+        [kept] = await kept_ms()
+        assert 0 < kept <= ENDED_MS
 
 
 @pytest.mark.parametrize("budget", [None, day(tokens=5_000)])
