@@ -76,6 +76,8 @@ lock: ## the newest versions that pyproject.toml allows, into constraints.txt
 	.venv-lock/bin/python -m pip install -q --upgrade pip
 	.venv-lock/bin/python -m pip install -q '.[search,speed,test]'
 	.venv-lock/bin/python -m pip freeze --exclude deskmate > constraints.txt
+	@sed -n "s/^ *'\(atheris==.*\)',$$/\1/p" pyproject.toml >> constraints.txt
+	@LC_ALL=C sort -f -o constraints.txt constraints.txt
 	@rm -rf .venv-lock build
 
 clean:

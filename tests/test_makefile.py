@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,19 @@ def test_a_python_in_a_folder_with_blanks_makes_the_environment_once(clone: Path
     asked = (clone / "asked").read_text()
     assert asked.count("-m venv .venv") == 1
     assert asked.count("-c constraints.txt -e .[speed,test]") == 1
+
+
+def test_the_list_of_versions_has_those_that_fuzzing_wants() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(extras["fuzz"]) <= set((ROOT / "constraints.txt").read_text().splitlines())
+
+
+def test_whoever_makes_the_list_anew_keeps_them(clone: Path) -> None:
+    """Python here is of one version, and each has one of its own."""
+    shutil.copy(ROOT / "pyproject.toml", clone)
+    made = 'mkdir -p .venv-lock/bin; cp "$0" .venv-lock/bin/python'
+    python = program(clone, "python", f'case "$*" in *freeze*) echo zope==1; echo aiohttp==2;; *venv*) {made};; esac')
+    ran = make(clone, "lock", f"PYTHON={python}")
+    assert ran.returncode == 0, ran.stderr
+    names = [line.partition("==")[0] for line in (clone / "constraints.txt").read_text().splitlines()]
+    assert names == ["aiohttp", "atheris", "atheris", "zope"]
