@@ -322,6 +322,7 @@ async def test_a_message_that_kills_its_worker_is_buried_with_a_notice_and_its_n
     assert len(stage.posts()) == 3
 
 
+@pytest.mark.timeout(420)  # six workers die
 async def test_a_slow_turn_beside_several_messages_that_kill_their_worker_is_answered(stage: Stage) -> None:
     """Each poison kills two workers, with the slow turn in hand, and then only the process that it has for itself."""
     hold = asyncio.Event()
@@ -364,6 +365,7 @@ async def test_a_slow_turn_beside_several_messages_that_kill_their_worker_is_ans
     assert len(stage.posts()) == 1 + POISONS
 
 
+@pytest.mark.timeout(420)  # six workers die
 async def test_what_takes_its_worker_down_with_it_is_buried_and_who_was_beside_it_is_answered(stage: Stage) -> None:
     """As one that uses up the memory of a container: there all processes end, also where it is alone in its own."""
     dying: set[asyncio.Task[None]] = set()
@@ -419,7 +421,7 @@ async def test_who_ends_the_process_of_a_turn_that_goes_on_alone_is_not_taken_fo
     await stage.model.until(lambda: len(stage.model.asked) == 1)
     [alone] = [one for one in psutil.Process(worker.pid).children(recursive=True) if "workers.alone" in one.cmdline()]
     alone.terminate()
-    await stage.model.until(lambda: len(stage.model.asked) == 2)
+    await stage.model.until(lambda: len(stage.model.asked) == 2, within_s=30)
     hold.set()
     assert (await stage.slack.reply_to(said)).text == "in the end"
     assert len(worker.lines("ended alone")) == 1

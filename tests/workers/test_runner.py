@@ -16,6 +16,7 @@ from config.settings import RqSettings
 from gateway.bell import open_bell
 from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, Leaving, Lost
 from gateway.conversation.key import ConversationKey
+from gateway.conversation.mailbox import SOLE_AFTER
 from gateway.running.serving import cancelled
 from gateway.store import Refused, Unreachable
 from tests.harness.model_replies import says
@@ -29,7 +30,9 @@ QUICK = {"mailbox": {"poll_s": 0.05, "lease_s": 0.4, "send_timeout_s": 0.2}}
 
 
 @asynccontextmanager
-async def running(world: AtDesk, redis_url: str, attend: Attend, attend_alone: Any, bury: Any) -> AsyncIterator[Runner]:
+async def running(
+    world: AtDesk, redis_url: str, attend: Attend, attend_alone: Any, bury: Any, *, concurrency: int = 1
+) -> AsyncIterator[Runner]:
     """A runner for the world's conversations, which ends with the block."""
     prefix = world.desk.mailbox.store.layout.prefix
     bell = open_bell(redis_url, RqSettings(key_prefix=f"{prefix}:rq"), wait_s=1.0)
@@ -41,7 +44,7 @@ async def running(world: AtDesk, redis_url: str, attend: Attend, attend_alone: A
         attend=attend,
         attend_alone=attend_alone,
         bury=bury,
-        concurrency=1,
+        concurrency=concurrency,
         grace_s=5.0,
     )
     task = asyncio.create_task(runner.run())
@@ -105,6 +108,42 @@ async def test_that_a_worker_ends_or_redis_is_away_is_no_try(
         async with running(world, redis_url, attend, never, never):
             await until(lambda: len(seen) > BURY_AFTER)
         assert set(seen) == {0}
+
+
+async def test_what_many_died_with_has_its_worker_for_itself(tmp_path: Path, redis_url: str, layout: Any) -> None:
+    """What else is in hand stops at its next step, and nothing new is taken until it is over."""
+    beside, much, later = (ConversationKey("chat", "room", name) for name in ("beside", "much", "later"))
+    told: list[str] = []
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+    async with at_desk(tmp_path, redis_url, layout.prefix, settings=QUICK) as world:
+
+        async def attend(claim: Claim, places: Callable[[], int]) -> Claimed:
+            told.append("beside" if claim.conversation == beside.id else "later")
+            if told == ["beside"]:
+                begun.set()
+                await until(lambda: claim.leaving)
+                told.append("left")
+                raise Leaving(claim.conversation)
+            return await world.desk.attend(claim, places)
+
+        async def attend_alone(claim: Claim) -> None:
+            told.append("much")
+            await goes_on.wait()
+            told.append("over")
+            await world.desk.attend(claim, lambda: 0)
+
+        await world.say("hello", beside)
+        async with running(world, redis_url, attend, attend_alone, never, concurrency=5) as runner:
+            await begun.wait()
+            await world.desk.mailbox.store.redis.hset(layout.key(much.id), "tries", str(SOLE_AFTER))
+            await world.say("hello", much)
+            await until(lambda: "much" in told)
+            await world.say("hello", later)
+            assert runner.places() == 0
+            goes_on.set()
+            await until(lambda: len(world.room.sent) == 3)
+    assert told[:4] == ["beside", "left", "much", "over"]
+    assert sorted(told[4:]) == ["beside", "later"]
 
 
 async def test_f30_of_eight_workers_seven_end_while_all_are_busy_and_each_message_is_answered_once_in_order(
