@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import aiohttp
 import psutil
@@ -24,13 +27,22 @@ SAMPLE_S: Final = 2.0
 TELL_S: Final = 60.0
 KEEP_S: Final = 60
 """How long an idle conversation and a known event are kept: the least that the settings allow, so that a run sees it."""
-MOST: Final[Mapping[str, float]] = {"memory": 0.05, "keys": 0.05, "descriptors": 0.0, "threads": 0.0}
-"""How much more there may be in the last quarter of a run than in the second: of descriptors by their lowest count, as more
-turns at once need more of them. What is noted of each turn, so that nothing is
-paid for twice, is kept for a day: its keys are told and not counted, and Redis's memory is told alone.
+MOST: Final[Mapping[str, float]] = {
+    "memory": 0.05, "keys": 0.05, "threads": 0.0, "descriptors": 0.0, "connections": 0.0,
+}  # fmt: skip
+"""How much more there may be later in a run than before: of memory, keys and threads by the medians of the last quarter and the
+second. What is noted of each turn, so that nothing is paid for twice, is kept for an hour after its end: its keys are told and not
+counted, and Redis's memory is told alone.
+
+Descriptors go by the most that there were in either half, each kind by itself. Files, pipes and the like stay as they are
+from the beginning. Connections are kept by pools, so there are as many as were ever wanted at once: they rise by one now and then, ever
+more seldom. What leaks rises with each turn, or with some of them, in the second half as in the first.
 """
-SLACK: Final[Mapping[str, float]] = {"memory": 3.0, "keys": 20.0, "descriptors": 3.0, "threads": 1.0}
+SLACK: Final[Mapping[str, float]] = {
+    "memory": 3.0, "keys": 20.0, "threads": 1.0, "descriptors": 3.0, "connections": 3.0,
+}  # fmt: skip
 """And this much in any case, MiB or pieces: a sample falls into a turn, or beside it."""
+BY_THE_MOST: Final = ("descriptors", "connections")
 NOTES: Final = "*:of:*"
 FORGETS_FROM_MINUTES: Final = 6.0
 """In less time nothing is forgotten yet, so that keys only grow."""
@@ -52,7 +64,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """What it came to: of each thing, what there was in the second quarter and in the last one."""
+    """What it came to: of each thing, what there was before and later."""
 
     order: Order
     verdict: Verdict
@@ -76,9 +88,9 @@ class Came:
         )
         lines = [
             self.verdict.report(),
-            f"seed {self.order.seed}: {said}, {self.samples} samples; second quarter -> last quarter:",
+            f"seed {self.order.seed}: {said}, {self.samples} samples; before -> later:",
         ]
-        lines += [f"  {name:24} {before:10.1f} -> {after:10.1f}" for name, (before, after) in self.grew.items()]
+        lines += [f"  {name:32} {before:10.1f} -> {after:10.1f}" for name, (before, after) in self.grew.items()]
         if self.order.minutes < FORGETS_FROM_MINUTES:
             lines.append(f"  keys are not judged: nothing is forgotten before {KEEP_S} s are over")
         return [*lines, f"{len(self.verdict.violations)} violations; too much: {', '.join(self.too_much) or 'nothing'}"]
@@ -110,14 +122,17 @@ async def soak(order: Order, folder: Path, tell: Tell) -> Came:
 
 
 def grown(samples: list[dict[str, float]]) -> dict[str, tuple[float, float]]:
-    """Medians of the second and the last quarter of what was seen, by name; of descriptors the least."""
-    quarter = max(1, len(samples) // 4)
-    early, late = samples[quarter : 2 * quarter] or samples[:1], samples[-quarter:]
-    names = sorted(early[0].keys() & late[-1].keys()) if samples else []
-    found = {}
-    for name in names:
-        of: Callable[[list[float]], float] = min if name.endswith("descriptors") else statistics.median
-        found[name] = of([one[name] for one in early if name in one]), of([one[name] for one in late if name in one])
+    """Medians of the second and the last quarter of what was seen, by name; of descriptors the most in each half."""
+    quarter, half = max(1, len(samples) // 4), max(1, len(samples) // 2)
+    quarters = samples[quarter : 2 * quarter] or samples[:1], samples[-quarter:]
+    halves = samples[:half], samples[-half:]
+    found: dict[str, tuple[float, float]] = {}
+    for name in sorted({name for one in samples for name in one}):
+        is_most = name.endswith(BY_THE_MOST)
+        of: Callable[[list[float]], float] = max if is_most else statistics.median
+        before, after = ([one[name] for one in part if name in one] for part in (halves if is_most else quarters))
+        if after and (before or is_most):  # a kind that is only there later has grown
+            found[name] = of(before) if before else 0.0, of(after)
     return found
 
 
@@ -134,16 +149,40 @@ async def _sample(place: Town) -> dict[str, float]:
         process = psutil.Process(one.born.pid)
         read_: dict[str, Callable[[], float]] = {
             "memory": lambda process=process: process.memory_info().rss / 2**20,  # type: ignore[misc]
-            "descriptors": process.num_fds,
             "threads": process.num_threads,
         }
         found |= {f"{one.name} {what}": float(look()) for what, look in read_.items()}
+        ports = {urlsplit(one.tap.redis_url).port: "redis"} | place.ports()
+        held = descriptors(process, ports)
+        found |= {f"{one.name} {name}": float(number) for name, number in held.items()}
     async with Redis.from_url(place.server.url) as redis:
         notes = sum([1 async for _ in redis.scan_iter(NOTES, count=1_000)])
         found["redis notes"] = float(notes)
         found["redis keys"] = float(await redis.dbsize() - notes)
         found["redis dataset"] = (await redis.info("memory"))["used_memory_dataset"] / 2**20
     return found
+
+
+def descriptors(process: psutil.Process, ports: Mapping[int | None, str]) -> dict[str, int]:
+    """How many a process has open, by where they lead; `ports`: whose each is. What is kept of a pool is `connections`."""
+    sockets = {one.fd: one for one in process.net_connections("all")}
+    own = {one.laddr.port for one in sockets.values() if one.status == psutil.CONN_LISTEN}
+    kinds: Counter[str] = Counter(dict.fromkeys((f"{to} connections" for to in (*ports.values(), "served")), 0))
+    for entry in Path(f"/proc/{process.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed
+            leads_to = str(entry.readlink())
+            socket = sockets.get(int(entry.name))
+            if not leads_to.startswith("socket:"):
+                kinds[f"{'file' if leads_to.startswith('/') else leads_to.partition(':')[0]} descriptors"] += 1
+            elif not socket or isinstance(socket.laddr, str):
+                kinds["unix descriptors"] += 1
+            elif socket.status != psutil.CONN_LISTEN and socket.laddr.port in own:
+                kinds["served connections"] += 1
+            elif socket.raddr and socket.raddr.port in ports:
+                kinds[f"{ports[socket.raddr.port]} connections"] += 1
+            else:
+                kinds["other descriptors"] += 1
+    return dict(kinds)
 
 
 async def _progress(
@@ -153,7 +192,7 @@ async def _progress(
         await asyncio.sleep(min(TELL_S, order.minutes * 20))
         last = samples[-1] if samples else {}
         memory = sum(value for name, value in last.items() if name.endswith("memory"))
-        descriptors = sum(value for name, value in last.items() if name.endswith("descriptors"))
+        descriptors = sum(value for name, value in last.items() if name.endswith(BY_THE_MOST))
         tell(
             f"{(now_s() - begin_s) / 60:6.1f} of {order.minutes:g} min  {len(people.taken)} messages taken; "
             f"{memory:.0f} MiB, {descriptors:.0f} descriptors, {last.get('redis keys', 0):.0f} keys"

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
+from urllib.parse import urlsplit
 
 import yaml
 from redis.asyncio import Redis
@@ -138,6 +139,12 @@ class Town:
     def serving(self) -> list[tuple[str, str]]:
         """Gateways that run: name and address."""
         return [(one.name, f"http://127.0.0.1:{one.port}/webhooks/hook") for one in self.alive("gateway")]
+
+    def ports(self) -> dict[int | None, str]:
+        """Who answers there, of those that are spoken to directly."""
+        stands = self.lanes[0].stands
+        urls = {"model": stands.model.url, "platform": stands.keyed.url, "telegram": stands.keyless.url}
+        return {urlsplit(url).port: name for name, url in {**urls, "tools": stands.tools.url}.items()}
 
     async def ready(self) -> None:
         """As many as are wanted run, and are ready."""
