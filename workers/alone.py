@@ -1,8 +1,9 @@
 """A conversation whose holders died goes on alone: in a child process of its own, where it can harm nobody else.
 
 Every turn that lived in a process that died has been counted, the innocent too. Alone, the innocent end well and the
-guilty one takes only its own process with it; then it is buried, and the person is told. A process that came to a good
-end goes on with the next one: never with two at a time.
+guilty one takes only its own process with it; then it is buried, and the person is told. Where we die as well, or somebody
+ended the child, nobody knows who was to blame: that is one more try. A process that came to a good end goes on with the
+next one: never with two at a time.
 """
 
 from __future__ import annotations

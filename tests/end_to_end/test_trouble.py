@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sized
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -433,7 +434,8 @@ async def as_if_two_had_died(stage: Stage) -> None:
     async with Redis.from_url(stage.deskmate.redis_url) as redis:
         async for ready in redis.scan_iter(f"{stage.deskmate.prefix}:*:ready:*"):
             root = ready.decode().partition(":ready:")[0]
-            for conversation in await redis.zrange(ready, 0, -1):
+            waiting: Any = await redis.zrange(ready, 0, -1)
+            for conversation in waiting:
                 await redis.hset(f"{root}:c:{conversation.decode()}", "tries", str(ALONE_AFTER))
 
 
