@@ -13,6 +13,12 @@ from pydantic_core import PydanticCustomError
 HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?")
 NUMBER: Final = re.compile(r"\d+|0x[0-9a-f]*")
 """A name whose last part is one of these is read as an address by some programs and as a name by others."""
+SHOWS_NOTHING: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters and marks that look like nothing at all, beside those that Python itself does not call printable."""
+_STYLED: Final = re.compile("(?<=[\u2000-\u2bff\u3030-\u303d\u3297-\u3299\U0001f000-\U0001faff])[\ufe0e\ufe0f]")
+"""What chooses between text and picture of a symbol."""
 _PLACE: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\[\]:]+)):(?P<port>[1-9]\d{0,4})")
 
 
@@ -59,11 +65,23 @@ def exact_place(value: str) -> str:
 
 
 def person(value: str) -> str:
-    """Somebody on a connection, as the platform numbers them: `connection/id`. Blanks around it are nobody's."""
+    """Somebody on a connection, as the platform numbers them: `connection/id`. Blanks around it are nobody's; nobody has an id
+    that looks like another (`is_plain`).
+    """
     connection, _, id_ = value.strip().partition("/")
     if not connection or not id_ or any(map(str.isspace, value.strip())):
         raise PydanticCustomError("person", "nobody's id")
+    if not is_plain(id_):
+        raise PydanticCustomError("person", "nobody's id: characters that nobody sees are in it")
     return value.strip()
+
+
+def is_plain(id_: str) -> bool:
+    """Whether an id looks like no other one: nothing unseen is in it, nothing that turns the direction, no blank at an end, and
+    none that an eye takes for another.
+    """
+    is_seen = id_.isprintable() and (id_.isascii() or not SHOWS_NOTHING.search(_STYLED.sub("", id_)))
+    return is_seen and id_ == id_.strip() and "  " not in id_
 
 
 def host_pattern(value: str) -> str:

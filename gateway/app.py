@@ -37,7 +37,16 @@ from gateway.feed import Feed
 from gateway.files import Files
 from gateway.intake import Intake
 from gateway.logs import log
-from gateway.platforms import Adapter, ConnectionRefused, HttpReply, Malformed, Outside, RawRequest, Unauthorized
+from gateway.platforms import (
+    Adapter,
+    ConnectionRefused,
+    HttpReply,
+    Malformed,
+    Outside,
+    RawRequest,
+    Unauthorized,
+    parsed,
+)
 from gateway.rights.guests import Guests
 from gateway.running.checks import check_server
 from gateway.running.patience import Patience
@@ -275,7 +284,7 @@ class Gateway:
             if not adapter.is_ready:
                 log(logger, "not taken yet", level=logging.WARNING, connection=name, reason="who we are is not known")
                 return refusal(503, "try again")
-            events = adapter.parse(raw, self._parts.mailbox.now_ms() / 1_000)
+            events = parsed(adapter, raw, self._parts.mailbox.now_ms() / 1_000)
         except Unauthorized as why:
             log(logger, "refused", level=logging.WARNING, connection=name, reason=str(why))
             if self._guesses[name].are_many(asyncio.get_running_loop().time()):

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from config.addresses import is_plain
 from gateway.conversation.key import ConversationKey, of_parts
 
 
@@ -125,6 +126,12 @@ class Event:
     def is_empty(self) -> bool:
         """Nothing that anybody could see: a bare mention, blanks, zero-width characters."""
         return not self.attachments and all(map(is_blank, (self.text, self.quoted, self.forwarded)))
+
+    @property
+    def odd_id(self) -> str:
+        """The id of the person or the room that looks like another one; empty: there is none."""
+        named = (self.actor.id, *self.conversation.parts())
+        return next((one for one in named if one and not is_plain(one)), "")
 
     def dump(self) -> str:
         """JSON, one line; `load` gives the same event back."""

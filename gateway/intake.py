@@ -213,6 +213,8 @@ def _why_not(event: Event, profile: Profile) -> str:
     """Why an event is none of our business. An ignored event leaves no trace: a later copy may be for us."""
     if event.actor.is_self:
         return "own message"
+    if event.odd_id:  # webhooks refuse it as malformed; what we listen to has nobody to refuse it to
+        return "an id that looks like another"
     if event.actor.is_bot and profile.other_bots == "ignore":
         return "another bot"
     if event.kind == "action" and not command_of(event):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from config.addresses import SHOWS_NOTHING
 from skills import ids
 
 _WORD: Final = re.compile("[^\\W\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
@@ -21,7 +22,7 @@ _STYLES: Final = "\ufe0e\ufe0f"
 """Choose between text and emoji form of the character before."""
 _BIDI: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _TAGS: Final = re.compile("[\U000e0000-\U000e007f]")
-_BLANK_LETTERS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_PASSED_OVER: Final = re.compile(r"^ +| +$|(?<= ) +|[^\S ]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ def one_line(text: str) -> str:
     return " ".join(visible(text).split())
 
 
+def exact(id_: str) -> str:
+    """As `one_line`, of an id or a name that has to be told from another: each blank is named that an eye passes over."""
+    return one_line(_PASSED_OVER.sub(lambda found: "".join(f"<U+{ord(one):04X}>" for one in found[0]), id_))
+
+
 def hidden(text: str) -> Iterator[Hidden]:
     """All of them, in order. Line ends and tabs are none, nor are joiners where a script or an emoji needs them."""
     if text.isascii() and (text.isprintable() or not re.search(r"[^\t\n\r\x20-\x7e]", text)):
@@ -78,16 +84,8 @@ def _kind(text: str, offset: int) -> str:
         return "bidirectional"
     if category == "Cc":
         return "control"
-    invisible = category in {"Cf", "Zl", "Zp", "Cs", "Co", "Cn"} or character in _BLANK_LETTERS
-    return "invisible" if invisible or _is_selector(character) else ""
-
-
-def _is_selector(character: str) -> bool:
-    return (
-        "\ufe00" <= character <= "\ufe0f"
-        or "\U000e0100" <= character <= "\U000e01ef"
-        or "\u180b" <= character <= "\u180f"
-    )
+    invisible = category in {"Cf", "Zl", "Zp", "Cs", "Co", "Cn"} or SHOWS_NOTHING.match(character)
+    return "invisible" if invisible else ""
 
 
 def _joins(text: str, offset: int) -> bool:

@@ -15,12 +15,12 @@ from gateway.admin.visits import Visit
 from gateway.phrases import say
 from gateway.rights.pairing import Waits
 from gateway.rights.roles import Role, named
-from skills.visible import one_line
+from skills.visible import exact, one_line
 
-Person = Annotated[
-    str, Field(max_length=300, pattern=r"^[a-z0-9][a-z0-9-]{0,62}/[^*\s\x00-\x1f\x7f-\x9f]+$"), AfterValidator(person)
-]
-"""`connection/id`, such as `slack-main/U024BE7LH`."""
+Named = Annotated[str, Field(max_length=300, pattern=r"^[a-z0-9][a-z0-9-]{0,62}/[^*\s\x00-\x1f\x7f-\x9f]+$")]
+"""`connection/id`, such as `slack-main/U024BE7LH`; also one that stands in a list from before such ids were refused."""
+Person = Annotated[Named, AfterValidator(person)]
+"""The same, of somebody who can be."""
 
 
 class RoleOf(Result):
@@ -92,6 +92,11 @@ class Naming(InChannel):
     """`connection/id`, such as `slack-main/U024BE7LH`."""
 
 
+class TakingBack(InChannel):
+    person: Named
+    """`connection/id`, as the list has it."""
+
+
 @operation(Act("role grant", "person"), is_safe=False)
 async def grant(visit: Visit, given: Naming) -> Told:
     """Make somebody an admin of one channel, as `/role grant` does."""
@@ -99,12 +104,12 @@ async def grant(visit: Visit, given: Naming) -> Told:
 
 
 @operation(Act("role revoke", "person"), is_safe=False)
-async def revoke(visit: Visit, given: Naming) -> Told:
+async def revoke(visit: Visit, given: TakingBack) -> Told:
     """Take back what `grant` gave, as `/role revoke` does. Whom a file names stays what the file says."""
     return await _name_admin(visit, given, is_one=False)
 
 
-async def _name_admin(visit: Visit, given: Naming, *, is_one: bool) -> Told:
+async def _name_admin(visit: Visit, given: Naming | TakingBack, *, is_one: bool) -> Told:
     _, was_news = await visit.acts(given.channel).name_admin(given.person, is_one=is_one)
     key = f"role.{'granted' if is_one else 'revoked'}{'' if was_news else '.was'}"
     return Told(told=say(key, visit.language, who=given.person, room=given.channel))
@@ -178,11 +183,11 @@ async def accept(visit: Visit, given: Accepting) -> Told:
     """Let somebody in with the code that they got, as `/pair CODE` does: on the connection of that channel."""
     waits = await PairActs(visit.acts(given.channel), visit.loaded).accept(given.code)
     name = one_line(waits.name) or "–"
-    return Told(told=say("pair.accepted", visit.language, who=one_line(waits.person), name=name))
+    return Told(told=say("pair.accepted", visit.language, who=exact(waits.person), name=name))
 
 
 class TurningAway(Anywhere):
-    person: Person
+    person: Named
     """`connection/id`, such as `telegram-main/4711`."""
 
 

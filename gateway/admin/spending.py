@@ -24,7 +24,7 @@ from gateway.costs.budgets import Balance, balances, renews_at
 from gateway.costs.ledger import dates, ledger
 from gateway.costs.spending import Accounts, Spent, Tokens, cost, spent
 from gateway.events import Actor
-from skills.visible import one_line
+from skills.visible import exact, one_line
 
 LISTED_MAX: Final = 500
 ASKED_AT_ONCE: Final = 200
@@ -156,7 +156,7 @@ async def ledger_(visit: Visit, given: LedgerWanted) -> Ledger:
         parts = [(name, "", Spent(tokens={name: tokens})) for name, tokens in whole.tokens.items()]
     else:
         parts = [(one.who, one.name, one.spent) for one in found]
-    lines = [LedgerLine(who=one_line(who), name=one_line(name), spent=amount(visit, one)) for who, name, one in parts]
+    lines = [LedgerLine(who=exact(who), name=one_line(name), spent=amount(visit, one)) for who, name, one in parts]
     lines.sort(key=lambda one: (-one.spent.cost, -one.spent.input_tokens - one.spent.output_tokens))
     return Ledger(
         by=given.by,
@@ -284,7 +284,7 @@ def _row(visit: Visit, asked: _Asked, now: Balance) -> BudgetRow:
     limit, profile, size = now.limit, asked.profile, MICROS if now.limit.unit == "money" else 1
     whose = f"{asked.room.connection}/{asked.person.id if asked.person else asked.room.channel}"
     return BudgetRow(
-        whose=one_line(profile.name if limit.scope == "profile" else whose),
+        whose=exact(profile.name if limit.scope == "profile" else whose),
         name=one_line(asked.person.name) if asked.person else "",
         scope=limit.scope,
         period=limit.period,

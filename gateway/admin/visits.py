@@ -15,7 +15,7 @@ from gateway.acts.note_acts import NoteActs
 from gateway.acts.outcomes import Refusal
 from gateway.acts.skill_acts import EVERYWHERE, Acts, By
 from gateway.connections import PAGE
-from gateway.conversation.key import ConversationKey
+from gateway.conversation.key import ConversationKey, named
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.rooms import Rooms, rooms
 from gateway.events import Actor, Event
@@ -95,7 +95,7 @@ class Visit:
         if connection == PAGE[0] and name != webchat.CHANNEL:
             raise Refusal("no_room", name=channel)
         try:
-            return ConversationKey(connection, name)
+            return named(connection, name)
         except ValueError:
             raise Refusal("no_room", name=channel) from None
 

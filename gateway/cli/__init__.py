@@ -97,6 +97,15 @@ Examples:
 class _Group(click.Group):
     """Knows its commands by name; imports a command's module when it is called."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """All that was typed passes here. What is no text goes into no key of Redis and no line of ours."""
+        for one in args:
+            try:
+                one.encode()
+            except UnicodeEncodeError:
+                raise Stop(f"{one[:100]!r} is not UTF-8: nothing here is called so.", code=2) from None
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return [name for group in COMMANDS.values() for name in group]

@@ -25,7 +25,7 @@ from gateway.cli import ENGLISH, Stop, channel_option, for_example, needed_chann
 from gateway.cli.words import typed
 from gateway.commands.skill import answers
 from gateway.connections import PAGE
-from gateway.conversation.key import ConversationKey
+from gateway.conversation.key import ConversationKey, named
 from gateway.conversation.rooms import was_written_in
 from gateway.platforms import webchat
 from gateway.rights.access import Here, Operator, named_as
@@ -111,7 +111,7 @@ def key_of(loaded: Loaded, channel: str) -> ConversationKey:
     if connection == PAGE[0] and name != webchat.CHANNEL:
         raise Stop(f"--channel: the chat page has one channel, {PAGE[0]}/{webchat.CHANNEL}; {channel!r} came.")
     try:
-        return ConversationKey(connection, name)
+        return named(connection, name)
     except ValueError:
         raise Stop(f"--channel: wanted is CONNECTION/CHANNEL, such as {connection}/C0123; {channel!r} came.") from None
 

@@ -15,7 +15,7 @@ from gateway.audit.chain import verify as check
 from gateway.audit.log import Line, read, short, streams
 from gateway.cli import CHANNEL_HELP, Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, key_of
-from skills.visible import one_line
+from skills.visible import exact, one_line
 
 
 @click.group(
@@ -53,9 +53,9 @@ def audit(loaded: Loaded, channel: str | None, lines: int, as_json: bool) -> Non
 def _told(line: Line) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at_ms / 1_000))
     change = f"{short(line.before) or '–'} → {short(line.after) or '–'}" if line.before or line.after else ""
-    told = (at, line.who or "the model", line.channel or "everywhere", line.what, line.thing, change)
-    rule = f"({line.rule})" if line.rule else ""
-    return "  ".join(one_line(one) for one in (*told, rule) if one)
+    who, where = exact(line.who) or "the model", exact(line.channel) or "everywhere"
+    told = (line.what, line.thing, change, f"({line.rule})" if line.rule else "")
+    return "  ".join((at, who, where, *(one_line(one) for one in told if one)))
 
 
 @audit.command(epilog=for_example("audit export > audit-2026-11.jsonl"))

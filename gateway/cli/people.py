@@ -16,7 +16,7 @@ from gateway.rights.access import Here
 from gateway.rights.pairing import LetIn, Waits
 from gateway.rights.roles import Role, named, typed_person
 from gateway.text.unmarked import plain
-from skills.visible import one_line
+from skills.visible import exact, one_line
 
 
 @click.group(
@@ -48,7 +48,7 @@ def list_(loaded: Loaded, channel: str, as_json: bool) -> None:
         return
     for role, people in found.items():
         for one, rule in people.items():
-            click.echo(f"{_name_of(role):<22}  {one_line(one)}  ({one_line(rule)})")
+            click.echo(f"{_name_of(role):<22}  {exact(one)}  ({one_line(rule)})")
     if not any(found.values()):
         click.echo(f"Nobody is named in {channel}: all are members.")
 
@@ -111,7 +111,7 @@ def pair(loaded: Loaded, code: str | None, end: str | None, as_json: bool) -> No
         click.echo(plain(say("pair.ended" if ended else "pair.ended.was", ENGLISH, who=meant)))
     elif code:
         waits = do(loaded, None, lambda there: _accept(there, loaded, code))
-        click.echo(say("pair.accepted", ENGLISH, who=one_line(waits.person), name=one_line(waits.name or "–")))
+        click.echo(say("pair.accepted", ENGLISH, who=exact(waits.person), name=one_line(waits.name or "–")))
     else:
         waiting, let_in = do(loaded, None, lambda there: _both(there, loaded))
         if as_json:
@@ -139,11 +139,9 @@ def _show(waiting: list[Waits], let_in: list[LetIn]) -> None:
     if not waiting and not let_in:
         click.echo("Nobody waits to be let in, and nobody was.")
     for one in waiting:
-        click.echo(f"waits   {one_line(one.person)}  {one_line(one.name)}  since {_when(one.at_ms)}")
+        click.echo(f"waits   {exact(one.person)}  {one_line(one.name)}  since {_when(one.at_ms)}")
     for known in let_in:
-        click.echo(
-            f"let in  {one_line(known.person)}  {one_line(known.name)}  by {one_line(known.by)}, {_when(known.at_ms)}"
-        )
+        click.echo(f"let in  {exact(known.person)}  {one_line(known.name)}  by {exact(known.by)}, {_when(known.at_ms)}")
 
 
 def _when(at_ms: int) -> str:

@@ -15,7 +15,7 @@ from gateway.cli import for_example, pass_readable
 from gateway.cli.acts import Open, do, key_of
 from gateway.costs.ledger import Line, dates, ledger
 from gateway.costs.spending import Tokens
-from skills.visible import one_line
+from skills.visible import exact, one_line
 
 
 @click.command(epilog=for_example("usage", "usage --person", "usage slack-main/C0123 --date 2027-01 --json"))
@@ -65,11 +65,11 @@ def _told(lines: Sequence[Line], currency: str) -> list[str]:
 def _one(line: Line, currency: str) -> list[str]:
     spent = line.spent
     money = f", {spent.micros / MICROS:,.4f} {currency}" if spent.micros else ""
-    who = f"{line.who} ({line.name})" if line.name else line.who
+    who = f"{exact(line.who)} ({one_line(line.name)})" if line.name else exact(line.who)
     models = list(spent.tokens.items())
     only = f"  [{one_line(models[0][0])}]" if len(models) == 1 else ""
     reckoned = f" ({spent.reckoned:,} reckoned)" if spent.reckoned else ""
-    head = f"  {one_line(who)}: turns {spent.turns:,}, calls {spent.calls:,}{reckoned}, {_tokens(spent.total)}{money}{only}"
+    head = f"  {who}: turns {spent.turns:,}, calls {spent.calls:,}{reckoned}, {_tokens(spent.total)}{money}{only}"
     return [head, *(f"    {one_line(model)}: {_tokens(one)}" for model, one in models if len(models) > 1)]
 
 

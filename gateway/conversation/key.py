@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from config.addresses import is_plain
+
 PART_MAX_BYTES = 1_024
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -56,6 +58,13 @@ class ConversationKey:
 def key_of(connection: str, channel: str, thread: str | None = None, user: str | None = None) -> ConversationKey:
     """The key of these parts, checked and hashed once. Raises `ValueError`."""
     return ConversationKey(connection, channel, thread, user)
+
+
+def named(connection: str, channel: str) -> ConversationKey:
+    """The room that somebody means who types that. Raises `ValueError`, also for what looks like another one."""
+    if not is_plain(channel):
+        raise ValueError("blanks at its ends, or characters that nobody sees")
+    return ConversationKey(connection, channel)
 
 
 def of_parts(parts: Sequence[str | None]) -> ConversationKey:

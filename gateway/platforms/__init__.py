@@ -56,6 +56,17 @@ class Malformed(Exception):
     """The request is proven, and still no event can be read from it."""
 
 
+def parsed(adapter: Adapter, request: RawRequest, now_s: float) -> list[Event]:
+    """What `parse` reads, if everybody and every room in it is what it looks like: lists and roles tell them by their ids.
+
+    Raises `Unauthorized`, `Malformed`.
+    """
+    events = adapter.parse(request, now_s)
+    if odd := next(filter(None, (one.odd_id for one in events)), ""):
+        raise Malformed(f"an id with blanks at its ends or unseen characters: {odd[:100]!r}")
+    return events
+
+
 @dataclass(frozen=True, slots=True)
 class StepLine:
     """One thing the agent did in a turn, as people see it: a skill loaded, a tool run, a step of a plan."""

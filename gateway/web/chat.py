@@ -25,7 +25,7 @@ from gateway.files import FILE_MAX_BYTES, Files
 from gateway.intake import Intake
 from gateway.logs import log
 from gateway.phrases import phrases, say
-from gateway.platforms import Adapter, Malformed, RawRequest
+from gateway.platforms import Adapter, Malformed, RawRequest, parsed
 from gateway.platforms.webchat import CONVERSATION, FILES_MAX, MESSAGES_PATH, TEXT_MAX, conversation_key
 from gateway.store import Store, Unreachable
 from gateway.web.assets import Asset, assets
@@ -177,7 +177,7 @@ class Chat:
         now_s = time.time()
         self._adapter.verify(raw, now_s)
         try:
-            events = self._adapter.parse(raw, now_s)
+            events = parsed(self._adapter, raw, now_s)
         except Malformed as why:
             raise Refused(400, "chat.not_understood", str(why)) from why
         try:

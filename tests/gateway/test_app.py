@@ -677,3 +677,22 @@ async def test_who_we_are_is_asked_until_it_is_known(monkeypatch: pytest.MonkeyP
     async with asyncio.timeout(30):
         await app_module.introduce("late", late)
     assert len(asked) == 3
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"user": {"id": "own "}},
+        {"user": {"id": "own\u3164"}},
+        {"conversation": " room"},
+        {"conversation": "ro  om"},
+        {"thread": "t "},
+        {"conversation": None, "user": {"id": " own"}},
+    ],
+)
+async def test_who_or_what_looks_like_another_is_malformed(gateway: Served, changed: dict[str, Any]) -> None:
+    data = {"conversation": "room", "message_id": "m1", "user": {"id": "own"}, "text": "hi", **changed}
+    raw = json.dumps({"type": "message.created", "data": data}).encode()
+    assert (await gateway.deliver("bridge", raw, webhook_twin.sign("w1", raw.decode()))).status == 400
+    assert "an id with blanks" in gateway.lines("refused")[-1]["reason"]
+    assert not await gateway.waiting()

@@ -64,6 +64,8 @@ def event(name: str = "m1", **changed: Any) -> Event:
         ({"kind": "something new"}, "something new events have no effect"),
         ({"actor": Actor("b1", is_bot=True)}, "another bot"),
         ({"actor": Actor("us", is_bot=True, is_self=True)}, "own message"),
+        ({"actor": Actor("u1 ")}, "an id that looks like another"),
+        ({"conversation": ConversationKey("slack-main", "C1\u202e", "T1:1.0")}, "an id that looks like another"),
     ],
 )
 async def test_what_is_not_for_us_leaves_a_reason_and_no_trace(

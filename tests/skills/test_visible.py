@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skills.visible import hidden, visible
+from skills.visible import exact, hidden, visible
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,21 @@ def test_nothing_is_lost_and_nothing_stays_hidden(text: str) -> None:
         assert one.name in shown
     assert len(shown) >= len(text)
     assert not [one for one in hidden(shown) if one.kind in {"tag", "bidirectional", "control"}]
+
+
+@pytest.mark.parametrize(
+    ("id_", "shown"),
+    [
+        ("bridge/own", "bridge/own"),
+        ("ada l", "ada l"),
+        ("own ", "own<U+0020>"),
+        ("  own", "<U+0020><U+0020>own"),
+        ("a  b", "a <U+0020>b"),
+        ("own\u00a0", "own<U+00A0>"),
+        ("o\u3000n", "o<U+3000>n"),
+        ("own\n", "own<U+000A>"),
+        ("own\u202e", "own<U+202E>"),
+    ],
+)
+def test_of_an_id_each_blank_is_named_that_an_eye_passes_over(id_: str, shown: str) -> None:
+    assert exact(id_) == shown

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import gateway.web
 from config.settings import Language
 from gateway.phrases import say
+from skills.visible import exact
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -42,7 +43,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"at": at, "iso": iso, "number": number, "money": money}
+    made.filters |= {"at": at, "iso": iso, "number": number, "money": money, "exact": exact}
     return made
 
 

@@ -62,6 +62,14 @@ async def test_a_persons_budgets_are_told_to_owners_with_what_is_used_reserved_a
     assert {one.scope for one in rows if one.whose == "slack-main/U-MAX"} == {"person"}
 
 
+async def test_whose_id_looks_like_anothers_is_told_apart(there: Admins) -> None:
+    await spend(there, Actor("U-MAX "), 300)
+    rows = (await there.do("spending.budgets", OWNER)).rows
+    assert {one.whose for one in rows if one.scope == "person"} == {"slack-main/U-MAX<U+0020>"}
+    lines = (await there.do("spending.ledger", OWNER, by="person")).lines
+    assert [one.who for one in lines] == ["slack-main/U-MAX<U+0020>"]
+
+
 async def test_it_is_one_row_for_each_profile_that_holds_the_person(there: Admins) -> None:
     """What somebody spent in one channel counts in all of the connection."""
     await spend(there, MAX, 300)

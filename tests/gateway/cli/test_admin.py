@@ -93,6 +93,8 @@ async def test_logout_ends_links_and_sessions(typed: Typed, store: Store) -> Non
     assert "1 ended" in await typed("admin", "logout")
 
 
-@pytest.mark.parametrize("person", ["U-ANA", "nowhere/U1", "slack-main/", "slack-main/*", "slack-main/U 1"])
+@pytest.mark.parametrize(
+    "person", ["U-ANA", "nowhere/U1", "slack-main/", "slack-main/*", "slack-main/U 1", "slack-main/U1\u202e"]
+)
 async def test_a_person_who_can_not_be_is_told(typed: Typed, person: str) -> None:
     assert "CONNECTION/ID" in await typed.fails("admin", "link", "--as", person)

@@ -134,3 +134,24 @@ def test_it_runs_as_a_module_too() -> None:
     command = [sys.executable, "-m", "gateway.cli", "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     assert ended.stdout == f"deskmate {metadata.version('deskmate')}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (b"explain", b"web/chat", b"--person", b"bridge/\xff"),
+        (b"explain", b"\xff"),
+        (b"roles", b"grant", b"web/\xff", b"--channel", b"web/chat"),
+        (b"admin", b"link", b"--as", b"web/\xff"),
+        (b"audit", b"verify", b"--against", b"\xff"),
+        (b"\xff",),
+        (b"skills", b"add", b"\xff.zip", b"--everywhere"),
+    ],
+    ids=str,
+)
+def test_an_argument_that_is_no_text_is_told(words: tuple[bytes, ...]) -> None:
+    command = [sys.executable.encode(), b"-m", b"gateway.cli", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "is not UTF-8: nothing here is called so." in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
+from gateway.events import Actor
 from gateway.store import Store
 from tests.gateway.cli.test_acts import Typed, typed, world  # noqa: F401
 from tests.gateway.commands.world import ANA, DEV, MAX, OPS
@@ -46,3 +47,12 @@ async def test_one_channel_and_for_programs(typed: Typed) -> None:  # noqa: F811
 async def test_where_nothing_was_spent_it_says_so(typed: Typed) -> None:  # noqa: F811
     assert await typed("usage", "--date", "2020-01") == "Nothing was spent then.\n"
     assert "not both" in await typed.fails("usage", "slack-main/C-DEV", "--person")
+
+
+async def test_whose_id_looks_like_anothers_is_told_apart(store: Store, typed: Typed) -> None:  # noqa: F811
+    """Of a time before such ids were refused."""
+    for id_ in ("own", "own ", "own\u00a0"):
+        accounts = Accounts.at(DEV, Actor(id_), "UTC", int(time.time() * 1000))
+        await settle(store, Charge(accounts, Spent(1, 2, {"fast": Tokens(7)}, 0)), conversation_ms=10_000)
+    told = await typed("usage", "--person")
+    assert [told.count(f"slack-main/{one}: ") for one in ("own", "own<U+0020>", "own<U+00A0>")] == [2, 2, 2]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gateway.store import Store
 from tests.gateway.commands.world import ANA, DEV, LI, MAX, World
 
@@ -45,3 +47,12 @@ async def test_who_is_named_is_told_to_whoever_asks(world: World) -> None:
     told = await world.told("/role", LI)
     assert "You are `slack-main/U-LI`: approver (`profiles/default.yaml line 7: roles.approver`)" in told
     assert "- admin: `slack-main/U-ANA`" in told
+
+
+@pytest.mark.parametrize("odd", ["U-MAX\u202e", "U-MAX\u200b", "\u2066U-MAX", "U-MAX\u3164"])
+async def test_an_id_that_looks_like_another_is_nobodys(world: World, odd: str) -> None:
+    for typed in (odd, f"slack-main/{odd}"):
+        told = await world.told(f"/role grant {typed}", ANA)
+        assert "nobody's id" in told
+        assert "<U+" in told
+    assert [line for line in await world.audit() if line["what"].startswith("role")] == []

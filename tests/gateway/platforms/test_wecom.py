@@ -24,7 +24,7 @@ from wechatpy.exceptions import InvalidSignatureException
 from gateway.commands import command_of
 from gateway.conversation.key import ConversationKey
 from gateway.events import Attachment, Event
-from gateway.platforms import Button, HttpReply, Malformed, Outbound, Outside, RawRequest, Unauthorized
+from gateway.platforms import Button, HttpReply, Malformed, Outbound, Outside, RawRequest, Unauthorized, parsed
 from gateway.platforms.wecom import APP_TEXT_LIMIT, TEXT_LIMIT, Adapter, Crypt, Settings
 from gateway.text.dialect import PLAIN, write
 from gateway.text.markdown import utf8
@@ -626,3 +626,11 @@ def test_buttons_are_on_a_card() -> None:
 def test_no_message_is_empty(markdown: str) -> None:
     for wecom in (adapter(), app()):
         assert all(part.payload["content"].strip() for part in wecom.render(Outbound(markdown)))
+
+
+@pytest.mark.parametrize("odd", ["zhang ", "\u202ezhang", "zhang\n"])
+@pytest.mark.parametrize("field", ["from", "chatid"])
+def test_who_looks_like_another_is_malformed(odd: str, field: str) -> None:
+    message = {**payload("aibot_group_mention")["body"], field: {"userid": odd} if field == "from" else odd}
+    with pytest.raises(Malformed):
+        parsed(adapter(), request(message), NOW)

@@ -10,10 +10,11 @@ import aiohttp
 import pytest
 
 from gateway.admin.keys import TRIES
+from gateway.audit.log import Change
 from gateway.web.admin.door import COOKIE
 from gateway.web.admin.pages import PAGES
 from tests.gateway.admin.world import ADMIN, APPROVER, MEMBER, OPERATOR, ROOM
-from tests.gateway.commands.world import ANA, skill_md, zipped
+from tests.gateway.commands.world import ANA, OPS, skill_md, zipped
 from tests.gateway.web.admin.world import Served
 
 OFF = {"channel": ROOM, "id": "triage", "to": "off", "back": "/admin/channel?channel=slack-main%2FC-OPS"}
@@ -249,3 +250,16 @@ async def test_a_session_that_has_ended_is_no_try(site: Served) -> None:
         answers = [await browser.get("/admin?live=1") for _ in range(TRIES + 2)]
         assert {one.status for one in answers} == {401}
         assert answers[0].headers["HX-Refresh"] == "true", "a page that looks again and again says so"
+
+
+async def test_pages_name_what_nobody_sees_in_an_id_and_take_such_a_one_back(site: Served) -> None:
+    """As one that was granted before such ids were refused."""
+    odd, shelf = "slack-main/U-BO\u202e", site.there.house.shelf
+    change = Change("before", odd, ROOM, OPS.channel_id, "roles.admin")
+    await shelf.name_admin(OPS.channel_id, odd, change, is_one=True)
+    async with site.browser(OPERATOR) as browser:
+        for path in ("/admin/people?channel=slack-main%2FC-OPS", "/admin/audit"):
+            assert "slack-main/U-BO&lt;U+202E&gt;" in (await browser.get(path)).text
+        form = {"csrf": await browser.csrf(), "channel": ROOM, "person": odd, "back": "/admin/people"}
+        assert (await browser.post("/admin/do/people.revoke", form)).status == 303
+    assert odd not in (await shelf.look(OPS.channel_id)).own.channel_admins
