@@ -418,11 +418,15 @@ def rule_in(here: Here, who: Who, command: str, *, about_others: bool = False) -
 
 
 def not_for(here: Here, who: Who, command: str, verdict: Verdict, role: Role | None = None) -> Refusal:
-    """That somebody may not, what would have to name them, and as what: by `role`, else by that of the command."""
+    """That somebody may not, what would have to name them, and as what: by `role`, else by that of the command. What no role
+    gives is the operator's.
+    """
+    if verdict.reason == "role" and role is None and command not in COMMANDS:
+        return Refusal("operator", rule=verdict.rule, who=named_as(who, here.room))
     return Refusal(
         "guest" if verdict.reason == "guest" else "role",
         command=command,
-        role=role or COMMANDS.get(command, "owner"),
+        role=role or COMMANDS.get(command),
         rule=verdict.rule,
         who=named_as(who, here.room),
     )

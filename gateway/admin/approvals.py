@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from gateway.acts.outcomes import Refusal
-from gateway.acts.skill_acts import not_for
+from gateway.acts.skill_acts import ALWAYS_MAX, not_for, rule_in
 from gateway.admin.operations import SOMEWHERE, WORD, Code, InChannel, Nothing, Result, Told, operation
 from gateway.admin.visits import Visit
-from gateway.approvals.asked import TEXT_MAX, Asked, announced, asked_in, conversation_of
+from gateway.approvals.asked import TEXT_MAX, Asked, announced, asked_in, conversation_of, is_always, unclear_of
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
@@ -95,6 +96,7 @@ async def decide(visit: Visit, given: Deciding) -> Told:
         await visit.look(given.channel)  # what else is asked there is none of others' business
         raise Refusal("no_request", code=code)
     await _check(visit, actor, given, found[0])
+    await _check_word(visit, actor, given, found[0], unclear=unclear_of(await _records(visit, key), actor.id))
     await _say(visit, actor, key, given)
     decided = await _decided(visit, key, code)
     if decided is None:
@@ -114,6 +116,23 @@ async def _check(visit: Visit, actor: Actor, given: Deciding, asked: Asked) -> N
         raise not_for(here, actor, COMMANDS[given.word], verdict, "approver")
     if is_answer and actor.id != asked.requester:
         await visit.look(given.channel)  # whoever is in the channel may answer there; that they are, nobody knows here
+
+
+async def _check_word(visit: Visit, actor: Actor, given: Deciding, asked: Asked, *, unclear: Sequence[Record]) -> None:
+    """Whether this word fits what is asked: the conversation would take no other, and tell so there alone. Raises `Refusal`."""
+    if given.word == "answer" and asked.kind == "approval":
+        raise Refusal("asked.is_approval", code=asked.code)
+    if given.word != "answer" and asked.kind == "question":
+        raise Refusal("asked.is_question", code=asked.code)
+    if given.word == "answer" and not given.text.strip() and not unclear:
+        raise Refusal("asked.no_answer", code=asked.code)
+    if given.word == "yes" and is_always(given.text, visit.language):
+        if not asked.form:
+            raise Refusal("asked.not_always", code=asked.code)
+        here = await visit.here(given.channel)()
+        rule_in(here, actor, "approve always")
+        if len(here.own.always) >= ALWAYS_MAX and asked.bound not in here.own.always:
+            raise Refusal("too_many_always", most=ALWAYS_MAX)
 
 
 async def _say(visit: Visit, actor: Actor, key: ConversationKey, given: Deciding) -> None:

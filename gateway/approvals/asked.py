@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.records import Record
+from gateway.phrases import LANGUAGES, say
 from gateway.store import GO_ON_WHEN_FULL, Script, Store, reading
 
 Kind = Literal["approval", "question", "plan"]
@@ -98,6 +99,11 @@ def decided(
     data: dict[str, Any] = {"turn": turn, "code": asked.code, "word": word, "by": by, "name": name, "text": text}
     data |= {"messages": list(messages)} if messages else {}
     return Record("decided", at_ms, data, branch=asked.branch)
+
+
+def is_always(text: str, language: str) -> bool:
+    """Whether what follows a yes makes it one for good."""
+    return text.strip().casefold() in say("words.always", LANGUAGES[0]).split() + say("words.always", language).split()
 
 
 def answer_line(asked: Asked) -> tuple[str, str]:

@@ -7,7 +7,18 @@ from dataclasses import replace
 
 from gateway.acting import acts_of, refused
 from gateway.acts.outcomes import Refusal
-from gateway.approvals.asked import TEXT_MAX, Asked, Word, answer_line, asked_in, decided, key_of, open_in, unclear_of
+from gateway.approvals.asked import (
+    TEXT_MAX,
+    Asked,
+    Word,
+    answer_line,
+    asked_in,
+    decided,
+    is_always,
+    key_of,
+    open_in,
+    unclear_of,
+)
 from gateway.audit.log import Change
 from gateway.commands import Done, Said
 from gateway.conversation.records import Record
@@ -66,10 +77,7 @@ async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
     if not verdict.allowed:
         refused = say("asked.no_right", language, code=asked.code, rule=quoted(verdict.rule))
         return Done(refused, is_private=True, is_settled=False)
-    if (
-        word == "yes"
-        and rest.casefold() in say("words.always", LANGUAGES[0]).split() + say("words.always", language).split()
-    ):
+    if word == "yes" and is_always(rest, language):
         return await _always(said, asked, place, verdict)
     await _note(said, place, asked, verdict, _line(asked, word))
     return _decided(said, asked, word, rest)

@@ -405,7 +405,7 @@ def _tool(here: Here, use: ToolUse) -> Verdict:
 def _command(actor: Actor | None, here: Here, name: str, *, about_others: bool) -> Verdict:
     role = COMMANDS.get(name)
     if role is None:
-        return Verdict(False, "role", f"nobody may: there is no command {name}")
+        return Verdict(False, "role", f"no role may: there is no command {name}")
     if told := guest_rule(actor, here):
         is_theirs = role == "guest" and not about_others
         return Verdict(is_theirs, "allowed" if is_theirs else "guest", told)

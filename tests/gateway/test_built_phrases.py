@@ -149,7 +149,7 @@ def test_each_kind_of_refusal_has_a_phrase_and_its_values() -> None:
             if not isinstance(one, ast.Constant):
                 continue  # a name for one of these: OVERTAKEN
             name = str(one.value)
-            key = name if name.startswith("pair.") else f"skill.no.{name}"
+            key = name if name.startswith(("asked.", "pair.")) else f"skill.no.{name}"
             seen.add(key)
             given = {word.arg for word in node.keywords}
             wants = {name for _, name, _, _ in string.Formatter().parse(english.get(key, "")) if name}

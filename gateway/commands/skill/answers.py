@@ -66,6 +66,8 @@ def refused(refusal: Refusal, language: str) -> str:
     values = refusal.values
     if refusal.kind.startswith("pair."):
         return say(refusal.kind, language)
+    if refusal.kind.startswith("asked."):
+        return say(refusal.kind, language, **values)
     if refusal.kind == "note_changed":
         told = say("skill.no.note_changed", language, code=quoted(values["code"]))
         return f"{told}\n\n{shown(values['note'], values['replaces'], language)}"

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from gateway.acts.outcomes import Refusal
-from gateway.admin.operations import operations
+from gateway.admin.operations import operations, status_of
 from gateway.admin.visits import Caller
 from gateway.approvals.asked import Word, asked_in, decided
 from gateway.audit.log import Line, page, streams
+from gateway.commands.skill import answers
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import event_of
 from gateway.conversation.records import Record
@@ -275,6 +276,68 @@ async def test_what_is_told_of_a_word_is_what_became_of_it(there: Admins, word: 
         return
     with pytest.raises(Refusal, match="no_request"):
         await saying
+
+
+@pytest.mark.parametrize(
+    ("asked", "word", "text", "why"),
+    [
+        ({}, "answer", "blue", "asked.is_approval"),
+        ({"kind": "question"}, "yes", "", "asked.is_question"),
+        ({"kind": "question"}, "no", "", "asked.is_question"),
+        ({"kind": "question"}, "answer", " ", "asked.no_answer"),
+        ({}, "yes", "Always", "asked.not_always"),
+        ({"kind": "plan"}, "yes", "always", "asked.not_always"),
+        ({"form": "{}"}, "yes", "always", "role"),
+    ],
+)
+async def test_a_word_that_the_conversation_would_not_take_is_not_said_there(
+    there: Admins, asked: dict[str, str], word: str, text: str, why: str
+) -> None:
+    key = await there.ask("KQZX", requester="U-MAX", **asked)
+    with pytest.raises(Refusal) as refused:
+        await there.do("approvals.decide", MEMBER, channel=ROOM, code="KQZX", word=word, text=text)
+    assert refused.value.kind == why
+    assert (await there.house.mailbox.waiting(key.id))[1] == []
+    told = answers.refused(refused.value, "en")
+    assert "KQZX" in told or "approve always" in told
+
+
+async def test_what_runs_unasked_in_a_channel_has_its_most_here_too(
+    there: Admins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.admin.approvals.ALWAYS_MAX", 0)
+    await there.ask("KQZX", form="{}")
+    with pytest.raises(Refusal, match="too_many_always"):
+        await there.do("approvals.decide", APPROVER, channel=ROOM, code="KQZX", word="yes", text="always")
+
+
+async def test_a_word_that_is_not_taken_yet_says_what_comes_next(there: Admins) -> None:
+    await there.ask("KQZX", form="{}")
+    done = await there.do("approvals.decide", APPROVER, channel=ROOM, code="KQZX", word="yes", text="always")
+    assert "as soon as a worker is free" in done.told
+
+
+@pytest.mark.parametrize("act", ["people.accept", "people.end", "people.newcomers"])
+async def test_what_no_role_gives_for_all_connections_is_the_operators(there: Admins, act: str) -> None:
+    """An owner is not told that they lack the role that they have."""
+    code = await there.knock("slack-main", "U-NEW", "New")
+    given = {"people.accept": {"code": code}, "people.end": {"person": "slack-main/U-NEW"}}.get(act, {})
+    with pytest.raises(Refusal) as refused:
+        await there.do(act, OWNER, channel="", **given)
+    assert (refused.value.kind, status_of(refused.value)) == ("operator", 403)
+    assert "This is for the operator (" in answers.refused(refused.value, "en")
+    assert "no role may" in answers.refused(refused.value, "en")
+    await there.do(act, OPERATOR, channel="", **given)
+
+
+async def test_whom_somebody_else_let_in_is_not_said_to_be_unknown(there: Admins) -> None:
+    code = await there.knock("slack-main", "U-NEW", "New")
+    await there.do("people.accept", channel="", code=code)
+    for channel in ("web/web", ROOM):
+        person = "slack-main/U-NEW" if channel != ROOM else "slack-main/U-NEWER"
+        done = await there.do("people.end", channel=channel, person=person)
+        assert "was not let in, as far as that is yours to say" in done.told
+    assert "is not let in any more" in (await there.do("people.end", channel=ROOM, person="slack-main/U-NEW")).told
 
 
 async def test_who_it_is_asked_for_may_say_yes_where_the_profile_lets_them(there: Admins) -> None:

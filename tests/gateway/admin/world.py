@@ -94,7 +94,7 @@ class Admins:
         return await read(self.house.store)
 
     async def ask(
-        self, code: str, *, requester: str = "U-BO", kind: str = "approval", tool: str = "send_mail"
+        self, code: str, *, requester: str = "U-BO", kind: str = "approval", tool: str = "send_mail", form: str = ""
     ) -> ConversationKey:
         """A turn in the channel waits for a word."""
         key = ConversationKey("slack-main", "C-OPS", f"asked {code}")
@@ -102,7 +102,14 @@ class Admins:
         turn = {"id": f"turn {code}", "at_ms": 1}
         await store.redis.hset(store.layout.key(key.id), mapping={"parts": key.dumped, "turn": json.dumps(turn)})
         data = {"turn": turn["id"], "step": 1, "code": code, "kind": kind, "call": "c1", "tool": tool}
-        data |= {"requester": requester, "bound": "h", "text": "Send it to all?", "choices": [], "until_ms": until_ms}
+        data |= {
+            "form": form,
+            "requester": requester,
+            "bound": "h",
+            "text": "Send it to all?",
+            "choices": [],
+            "until_ms": until_ms,
+        }
         await store.redis.rpush(store.layout.key(key.id, "history"), Record("asked", 1, data).dump())
         await announce(store, key, code, 60_000)
         return key
