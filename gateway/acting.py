@@ -32,19 +32,28 @@ def acts_of(said: Said, number: int = 0, *, everywhere: bool = False) -> Acts:
 
 async def perform(name: str, command: Command, said: Said, *, about_others: bool = False) -> Done:
     """Run a command, if whoever said it is heard here and may give it. What it does of its own it asks for by itself."""
+    if (told := await turned_down(name, said, about_others=about_others)) is not None:
+        return told
+    return await command.run(said)  # where nobody can read the switches, the command knows what can be done
+
+
+async def turned_down(name: str, said: Said, *, about_others: bool = False) -> Done | None:
+    """The answer to somebody who is not heard here, or may not give this command. None: they may."""
     acts, event = acts_of(said), said.event
     here = await acts.by.here()
+    pair = find(COMMAND)
     if (
-        name != COMMAND
+        pair
+        and name != COMMAND
         and not (await said.outside.shelf.pairing.heard(here, event.actor, is_direct=event.is_direct)).allowed
     ):
-        name, command, said = COMMAND, find(COMMAND) or command, replace(said, event=knock(event), rest="")
+        return await perform(COMMAND, pair, replace(said, event=knock(event), rest=""))
     try:
         rule_in(here, event.actor, name, about_others=about_others)
     except Refusal as refusal:
         await acts.refused(name, said.rest[:100], refusal)
         return refused(refusal, said.language)
-    return await command.run(said)  # where nobody can read the switches, the command knows what can be done
+    return None
 
 
 def unallowed(actor: Actor | None, here: Here, name: str, verdict: Verdict, language: str) -> Done:

@@ -1,5 +1,5 @@
 """Aside: commands that do not wait until the turn of their conversation has ended, such as `/skill off` and `/help`; commands that
-there are not; and a plain yes where a call waits for one, which is told what to type.
+there are not; a /stop of somebody who may not say it; and a plain yes where a call waits for one, which is told what to type.
 
 They are run and answered beside it, and what they change holds for what the turn still asks for. Such a command may be run
 once more after a crash, like any other: what it changes is named by the turn that it would have had.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from gateway.acting import perform
+from gateway.acting import perform, turned_down
 from gateway.approvals.deciding import told_how, wants_word
 from gateway.commands import Done, Outside, Said, command_of, find, unknown
 from gateway.conversation.claim import Lost
@@ -78,9 +78,24 @@ class Aside:
             except Exception as error:  # noqa: BLE001  # it is met again in a turn of its own, where it can be given up
                 log(logger, "command broke", level=logging.ERROR, error=error, conversation=self.turn.stored.key.id)
                 continue
-            await self._answer(member, one, done)
+            taken, withdrawn = ([], [member]) if one.is_talk else ([member], [])
+            await self._answer(one.event, done, taken, withdrawn=[*withdrawn, *done.withdrawn])
             waiting = [one for one in waiting if one not in done.withdrawn]
         return bool(found)
+
+    async def refuse(self, control: Sequence[bytes]) -> None:
+        """Answer each /stop of somebody who may not end this turn. As a record it is none, and stops nothing.
+
+        Raises `Lost`, `Unreachable`.
+        """
+        for raw in control:
+            event = Event.load(raw)
+            said = await said_in(self.turn, event, "", self.outside)
+            done = await turned_down("stop", said, about_others=True)
+            if done is None:  # they may, since a moment ago: the next look stops it
+                self.turn.news.set()
+                continue
+            await self._answer(event, done, refused=[raw])
 
     def _beside(self, raw: bytes) -> _Beside | None:
         """What is answered beside the turn, if it is that."""
@@ -98,16 +113,23 @@ class Aside:
             return _Beside(event, partial(_unknown, name), rest)
         return _Beside(event, partial(perform, name, command), rest) if command.WHEN_BUSY == "beside" else None
 
-    async def _answer(self, member: bytes, one: _Beside, done: Done) -> None:
-        turn, event = self.turn, one.event
+    async def _answer(
+        self,
+        event: Event,
+        done: Done,
+        taken: Sequence[bytes] = (),
+        *,
+        withdrawn: Sequence[bytes] = (),
+        refused: Sequence[bytes] = (),
+    ) -> None:
+        turn = self.turn
         if event.kind == "action":
             await tell_pressed(self.adapter, event, done, turn.mailbox.settings.send_timeout_s)
         outbound = Outbound(done.text, is_notice=True, only_for=who_reads(event, done))
         rows = self._rows(event, outbound) if done.text else []
         told = {"turn": turn.id, "text": done.text, "of": event.dedupe_keys[0]}
         cards = [Record("card", turn.now_ms(), told)] if done.text else []
-        taken, withdrawn = ([], [member]) if one.is_talk else ([member], [])
-        await turn.take(taken, (), *done.records, *cards, rows=rows, withdrawn=[*withdrawn, *done.withdrawn])
+        await turn.take(taken, (), *done.records, *cards, rows=rows, withdrawn=withdrawn, refused=refused)
         with suppress(Parked):  # they go out before the turn's reply then
             await Delivery(turn, self.adapter, turn.mailbox.settings).send_all(rows)
 

@@ -78,6 +78,9 @@ class Course:
             for one in turn.records
             if one.type == "event"
         ]
+        beside = Aside(turn, adapter, partial(self._outside, adapter, turn))
+        turn.aside, turn.refuse = beside.run, beside.refuse
+        self.heard.guards(turn)
         command = command_of(events[0]) if events else None
         asks = command is not None and said_to_model(events[0]) is not None
         if command and not asks:
@@ -96,7 +99,6 @@ class Course:
             done = unknown(name, turn.language)
         else:
             outside = partial(self._outside, adapter, turn)
-            turn.aside = Aside(turn, adapter, outside).run  # some ask the model
             waited = sum(record.type == "event" for record in turn.records) > 1
             inbox = tuple(turn.stored.inbox)
             said = await said_in(turn, event, rest, outside, waited=waited, inbox=inbox)
@@ -149,7 +151,6 @@ class Course:
         turn.rest = live.rest
         self.heard.listens(turn, rights)
         turn.before_talk = partial(withhold_as_of_now, turn, rights)
-        turn.aside = Aside(turn, adapter, partial(self._outside, adapter, turn)).run
         try:
             cards = Cards(turn, adapter)
             turn.hear = Hearing(turn, cards).hear

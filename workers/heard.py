@@ -39,16 +39,19 @@ class Heard:
         here = await self.shelf.here(stored.key, await self.watched.current())
         return not may(event.actor, here, CommandUse("stop", about_others=True)).allowed
 
+    def guards(self, turn: Turn) -> None:
+        """From now on the turn asks whose /stop ends it."""
+        turn.may_stop = partial(self._may_stop, turn)
+
+    async def _may_stop(self, turn: Turn, event: Event) -> bool:
+        others = any(one.id != event.actor.id for one in turn.actors)
+        here = await self.shelf.here(turn.stored.key, await self.watched.current())
+        return may(event.actor, here, CommandUse("stop", about_others=others)).allowed
+
     def listens(self, turn: Turn, rights: Rights) -> None:
-        """From now on the turn asks whose /stop ends it, whose words answer its questions, and notes those."""
-        turn.may_stop = partial(_may_stop, turn, rights)
+        """From now on the turn asks whose words answer its questions, and notes those."""
         turn.may_answer = partial(_may_answer, rights)
         turn.answers = partial(_answers, rights)
-
-
-async def _may_stop(turn: Turn, rights: Rights, event: Event) -> bool:
-    others = any(one.id != event.actor.id for one in turn.actors)
-    return may(event.actor, await rights.now(), CommandUse("stop", about_others=others)).allowed
 
 
 async def _may_answer(rights: Rights, event: Event, requester: str) -> bool:

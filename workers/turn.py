@@ -6,7 +6,7 @@ import asyncio
 import base64
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
@@ -90,6 +90,8 @@ class Turn:
     """Takes what waits and answers a question that is open; whether there was anything. Raises `Lost`, `Unreachable`."""
     may_stop: Callable[[Event], Awaitable[bool]] | None = None
     """Whether who says /stop may end this turn. None: nobody asks. Raises `Unreachable`."""
+    refuse: Callable[[Sequence[bytes]], Awaitable[None]] | None = None
+    """Tells those whose /stop waits in control that it is not theirs to say. Raises `Lost`, `Unreachable`."""
     may_answer: Callable[[Event, str], Awaitable[bool]] | None = None
     """Whether what somebody writes may be the answer to a question that is asked on that person's behalf."""
     answers: Callable[[Event, Asked], Awaitable[None]] | None = None
@@ -308,9 +310,13 @@ class Turn:
         *also: Record,
         rows: Sequence[Row] = (),
         withdrawn: Sequence[bytes] = (),
+        refused: Sequence[bytes] = (),
     ) -> None:
-        """Move waiting events into this turn, `also` after them; those `withdrawn` nobody will answer. Raises `Lost`."""
-        await unbroken(self._take(members, control, also, rows, withdrawn))
+        """Move waiting events into this turn, `also` after them; those `withdrawn`, and those `refused` of control, are for
+        the record alone. Raises `Lost`.
+        """
+        unanswered = {**{one: event_of(one) for one in withdrawn}, **{one: one for one in refused}}
+        await unbroken(self._take(members, control, also, rows, unanswered))
 
     async def _take(
         self,
@@ -318,20 +324,21 @@ class Turn:
         control: Sequence[bytes],
         also: Sequence[Record],
         rows: Sequence[Row],
-        withdrawn: Sequence[bytes],
+        unanswered: Mapping[bytes, bytes],
     ) -> None:
+        """`unanswered`: events by what waits, in the inbox or in control."""
         await self.mailbox.take(
             self.claim,
             self.state,
             members=members,
-            withdrawn=withdrawn,
+            withdrawn=tuple(unanswered),
             control=len(control),
             records=also,
             rows=rows,
         )
         events = [("event", event) for event in [*control, *map(event_of, members)]]
-        events += [("withdrawn", event) for event in map(event_of, withdrawn)]
-        gone = {*members, *withdrawn}
+        events += [("withdrawn", event) for event in unanswered.values()]
+        gone = {*members, *unanswered}
         self.stored.inbox[:] = [one for one in self.stored.inbox if one not in gone]
         self.stored.history.extend(
             Record(kind, self.now_ms(), {"turn": self.id, "event": read_event(event)}) for kind, event in events

@@ -322,7 +322,7 @@ class Mailbox:
     ) -> None:
         """Move chosen events into history and open (or keep) `turn`, in one script. Raises `Lost`.
 
-        `withdrawn`: members that nobody will answer; they become records of that type.
+        `withdrawn`: members, or events in control, that no turn will answer; they become records of that type.
         """
         await self._write(
             claim,

@@ -35,7 +35,8 @@ class Record:
     `event`        event (as dumped), turn: what a person did, taken into a turn. answers (a code): it was
                    taken before, and is said once more to whoever asked
     `withdrawn`    event, turn: what a person said and took back before any turn began with it (`/queue clear`), or what a card
-                   has answered (a plain yes beside a call that waits): no model answers it
+                   has answered (a plain yes beside a call that waits, a /stop that was not theirs to say): no model answers it, and
+                   it stops nothing
     `hint`         turn, of (the first dedupe key of an event), skills: ids for each of its files, in their order
     `attached`     turn, of (as in hint), number (which of its files), name, kind (text, image, unread) and with it text, mark,
                    left_out (characters), or file and mime (in `gateway.files`), or reason, told (the chat was told as well);

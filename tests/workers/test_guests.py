@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 
 from gateway.audit.log import read
 from gateway.events import Actor
+from gateway.platforms import Outcome
 from gateway.store import Layout
 from tests.harness.model_replies import calls, says
+from tests.harness.processes import until
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 
 GUS = Actor("U-GUS", "Gus", is_guest=True)
@@ -122,6 +125,84 @@ async def test_a_guest_stops_what_is_theirs_and_nothing_else(opened: Opened) -> 
     assert world.room.sent[1:] == ["Well."], "what the member wrote is answered all the same"
     assert await world.say("two", actor=GUS) == "new"
     assert "Stopped" in (await world.ask("/stop", actor=GUS))[0]
+
+
+async def test_who_may_not_stop_a_turn_is_told_so_while_it_runs_and_the_turn_goes_on(opened: Opened) -> None:
+    world, hold = await opened(), asyncio.Event()
+    world.model.answer_with(says("Well.", hold=hold))
+    async with world.busy("one", actor=MAX) as claim:
+        await world.model.until(lambda: world.model.in_flight == 1)
+        [told] = await world.beside(claim, "/stop", actor=GUS)
+        assert "not for guests" in told
+        assert world.room.parts[0][1].only_for == "U-GUS", "nobody else has to read it"
+        assert await world.desk.mailbox.waiting(WHERE.id) == ([], []), "it is answered"
+        assert await world.beside(claim, "/stop", actor=GUS) == [told], "and so is the next one"
+        assert world.model.in_flight == 1
+        hold.set()
+        await until(lambda: claim.lost)  # given back
+    await world.work()
+    assert world.room.sent == [told, told, "Well."]
+    records = await world.history()
+    assert [one.data["event"]["text"] for one in records if one.type == "withdrawn"] == ["/stop", "/stop"]
+    assert "/stop" not in str(world.model.asked[-1].request["messages"])
+    assert len([one for one in await read(world.desk.mailbox.store) if one.what == "stop refused"]) == 2
+
+
+async def test_who_may_stops_it_whatever_others_were_told(opened: Opened) -> None:
+    world, hold = await opened(), asyncio.Event()
+    world.model.answer_with(says("Well.", hold=hold))
+    async with world.busy("one", actor=MAX) as claim:
+        await world.model.until(lambda: world.model.in_flight == 1)
+        await world.beside(claim, "/stop", actor=GUS)
+        assert await world.beside(claim, "/stop", actor=MAX) == ["Stopped."]
+
+
+async def test_a_turn_that_waits_for_a_yes_tells_it_too_and_waits_on(opened: Opened) -> None:
+    world = await opened(approvals={"ask": ["send_file"]}, roles={"approver": ["chat/U-ANA"]})
+    world.model.answer_with([calls("send_file", FILE), says("Well.")])
+    await world.ask("send it", actor=MAX)
+    [told] = await world.ask("/stop", actor=GUS)
+    assert "not for guests" in told
+    code = next(one.data["code"] for one in await world.history() if one.type == "asked")
+    assert "Well." in await world.ask(f"/approve {code}", actor=ANA)
+
+
+@pytest.mark.parametrize("dies", ["before it is answered", "before the answer is sent"])
+async def test_it_is_told_once_whoever_goes_on(opened: Opened, dies: str) -> None:
+    world, hold = await opened(), asyncio.Event()
+    world.model.answer_with(says("Well.", hold=hold))
+    async with world.busy("one", actor=MAX) as claim:
+        await world.model.until(lambda: world.model.in_flight == 1)
+        world.room.outcomes = [Outcome("rate_limited", retry_after_s=0.01)]
+        assert await world.say("/stop", actor=GUS) == "new"
+        if dies == "before the answer is sent":
+            claim.news.set()
+            async with asyncio.timeout(5):
+                while world.room.outcomes:
+                    await asyncio.sleep(0.01)
+    hold.set()
+    world.room.outcomes = []
+    await world.desk.mailbox.hand_over(claim)
+    await world.work()
+    told, reply = world.room.sent
+    assert "not for guests" in told
+    assert reply == "Well."
+    assert await world.desk.mailbox.waiting(WHERE.id) == ([], [])
+
+
+async def test_a_command_that_asks_the_model_is_not_theirs_to_stop_either(opened: Opened) -> None:
+    world, hold = await opened(), asyncio.Event()
+    for number in range(1, 8):
+        await world.ask(f"question {number}.", actor=MAX)
+    world.model.answer_with(says("What was said.", hold=hold))
+    async with world.busy("/compact", actor=MAX) as claim:
+        await world.model.until(lambda: world.model.in_flight == 1)
+        [told] = await world.beside(claim, "/stop", actor=GUS)
+        assert "not for guests" in told
+        assert world.model.in_flight == 1
+        hold.set()
+        await until(lambda: claim.lost)
+    assert any(one.type == "summary" for one in await world.history())
 
 
 async def test_a_guest_approves_nothing_and_answers_only_what_they_are_asked_themselves(opened: Opened) -> None:

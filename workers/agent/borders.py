@@ -60,12 +60,14 @@ async def _join(turn: Turn, members: Sequence[bytes], *also: Record) -> None:
 
 
 async def look(turn: Turn) -> Called | None:
-    """What waits and is for this turn. Control that stops it is taken into it. Raises `Lost`."""
+    """What waits and is for this turn. Control that stops it is taken into it; who may not is told so. Raises `Lost`."""
     async with turn.looking:
         control, inbox = await turn.mailbox.waiting(turn.claim.conversation)
         if any([await _stops(turn, event) for event in control]):
             await turn.take((), control)
             return Called(stop=True)
+        if turn.refuse and (refused := [event for event in control if is_stop(read_event(event))]):
+            await turn.refuse(refused)
         if turn.aside and await turn.aside(inbox):
             _, inbox = await turn.mailbox.waiting(turn.claim.conversation)
         return Called(stop=False) if joining(inbox, turn) else None

@@ -1,7 +1,7 @@
 -- take(c, token, rev, wid, turn, turn id, n control, n members, n withdrawn, n records, n rows, member..., record..., rows...)
 -- -> verdict
 -- The chosen members of the inbox and the first of control become records, in one script with the turn that holds them; the
--- withdrawn ones, behind the others, with a type of their own.
+-- withdrawn ones, behind the others, with a type of their own. They wait in the inbox, or in control (without a number).
 local c, turn_id, controls, members = ARGV[2], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 local verdict = guard(c, ARGV[3], tonumber(ARGV[4]), ARGV[5])
 if verdict ~= 'OK' then
@@ -19,8 +19,11 @@ for _ = 1, controls do
 end
 local at, all = 13, members + tonumber(ARGV[10])
 for i = 0, all - 1 do
-  if redis.call('ZREM', key(c, 'inbox'), ARGV[at + i]) == 1 then
-    record(string.sub(ARGV[at + i], 14), i < members and 'event' or 'withdrawn')
+  local one = ARGV[at + i]
+  if redis.call('ZREM', key(c, 'inbox'), one) == 1 then
+    record(string.sub(one, 14), i < members and 'event' or 'withdrawn')
+  elseif i >= members and redis.call('LREM', key(c, 'control'), 1, one) == 1 then
+    record(one, 'withdrawn')
   end
 end
 at = push(c, at + all, tonumber(ARGV[11]))
