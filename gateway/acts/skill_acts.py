@@ -156,11 +156,13 @@ class Acts:
         return await self.afterwards(), bool(made.before) != is_one
 
     async def trust(self, name: str, digits: str = "") -> Trusted:
-        """Exactly the bytes that are there now; with `digits` only if their hash begins so."""
+        """Exactly the bytes that are there now; with `digits` only if their hash begins so, without only if nobody could mean
+        others: the refusal has what there is to look at.
+        """
         here, rule = await self.may("skill trust")
         change = self.change(here, rule)
         made = await self.shelf.made(change)
-        skill = self._to_trust(here, name, digits) if made is None else _trusted(here, made)
+        skill = await self._to_trust(here, name, digits) if made is None else _trusted(here, made)
         findings = await self._findings(skill)
         try:
             made = await self.shelf.trust(here.channel_id, skill, change)
@@ -172,7 +174,7 @@ class Acts:
             here.room, made.id, made.bundle, standing(here, skill), behind[0].tier if behind else "", findings
         )
 
-    def _to_trust(self, here: Here, name: str, digits: str) -> Skill:
+    async def _to_trust(self, here: Here, name: str, digits: str) -> Skill:
         one = self._find(here, name)
         if one.installed is None:
             raise Refusal("no_bundle", id=one.id, tier=_tier(one))
@@ -181,8 +183,9 @@ class Acts:
             raise Refusal("broken", id=one.id, reason=_reason(one))
         if digits and (len(digits) < DIGITS_MIN or not skill.hash.startswith(digits.casefold())):
             raise Refusal("digits", id=one.id, digits=digits, hash=skill.hash[:DIGITS], least=DIGITS_MIN)
-        if not digits and (shown := here.own.exchanged(skill.id, skill.hash, self._name(here))):
-            raise Refusal("exchanged", id=one.id, shown=shown[:DIGITS], hash=skill.hash[:DIGITS])
+        if not digits and (other := here.own.meant_else(one.installed, self._name(here))):
+            review = await self._shown(here, one, skill, document.NAME)
+            raise Refusal("exchanged", id=one.id, other=other[:DIGITS], hash=skill.hash[:DIGITS], review=review)
         return skill
 
     async def add(self, filename: str, raw: bytes) -> Added:
@@ -293,19 +296,23 @@ class Acts:
         known = {ids.key(one): one for one in (document.NAME, *skill.files)}.get(ids.key(path))
         if known is None:
             raise Refusal("no_file", id=skill.id, path=path)
+        shown = await self._shown(here, one, skill, known)
+        if shown.waits and here.own.seen(skill.id, self._name(here)) != skill.hash:
+            await self._note_seen(here, skill, rule)
+        return shown
+
+    async def _shown(self, here: Here, one: Meant, skill: Skill, known: str) -> Shown:
         findings = await self._findings(skill)
         try:
             raw = await asyncio.to_thread(contents.read, skill, known)
         except contents.Changed as error:
             raise Refusal("broken", id=skill.id, reason=str(error)) from None
-        if skill is one.waiting and here.own.seen(skill.id, self._name(here)) != skill.hash:
-            await self._note_seen(here, skill, rule)
         behind = _behind(here, skill.id)
         other = one.skill if one.skill is not skill else None
         return Shown(
             here.room,
             skill,
-            stands,
+            standing(here, skill),
             one.waiting is skill,
             findings,
             raw,

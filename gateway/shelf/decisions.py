@@ -139,10 +139,14 @@ class Decisions:
         """The hash of the bundle that this person saw last."""
         return self.shown.get((ids.skeleton(skill_id), who))
 
-    def exchanged(self, skill_id: str, bundle: str, who: str) -> str | None:
-        """The hash of other bytes that this person saw last and nobody has trusted since: they mean those."""
-        shown = self.seen(skill_id, who)
-        return shown if shown and shown != bundle and not self.trusts(skill_id, shown) else None
+    def meant_else(self, there: Installed, who: str) -> str | None:
+        """The hash of other bytes that this person may mean who names none: they saw those last, or those were trusted before.
+        Whoever was shown what is there, or added it, means that.
+        """
+        shown = self.seen(there.id, who)
+        if there.bundle == shown or there.by == who or self.trusts(there.id, there.bundle):
+            return None
+        return shown or self.trusted_last(there.id)
 
     def trusted_last(self, skill_id: str) -> str | None:
         """The hash of the bundle of this id that somebody trusted last, whether or not it is still there."""

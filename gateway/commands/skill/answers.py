@@ -71,6 +71,9 @@ def refused(refusal: Refusal, language: str) -> str:
     if refusal.kind == "note_changed":
         told = say("skill.no.note_changed", language, code=quoted(values["code"]))
         return f"{told}\n\n{shown(values['note'], values['replaces'], language)}"
+    if refusal.kind == "exchanged":
+        facts = {name: _said(values[name]) for name in ("id", "other", "hash")}
+        return f"{say('skill.no.exchanged', language, **facts)}\n\n{_shown(values['review'], language)}"
     if refusal.kind == "note_decided":
         state = say(f"skill.state.{values['state']}", language)
         return say("skill.no.note_decided", language, code=quoted(values["code"]), state=state)
