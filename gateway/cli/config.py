@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import yaml
 from pydantic import SecretStr
 
 from config.loading import Loaded, find
-from config.problems import ConfigError, short
+from config.problems import ConfigError, Problem, short
 from config.reference import reference as tables
 from config.settings import ENVIRONMENT_DEFAULTS, Section
 from config.source import VARIABLE
@@ -29,7 +32,10 @@ def config() -> None:
 @config_option
 @click.pass_context
 def check(ctx: click.Context) -> None:
-    """Find everything that is wrong with the settings and profiles. Exit code 0 or 1."""
+    """Find everything that is wrong with the settings and profiles. Exit code 0 or 1.
+
+    A budget under which nobody is ever answered is a warning, and no more.
+    """
     try:
         loaded = load_checked(given_config())
     except ConfigError as error:
@@ -37,10 +43,19 @@ def check(ctx: click.Context) -> None:
             click.echo(str(problem), err=True)
         click.echo(f"{len(error.problems)} problem{'s' if len(error.problems) > 1 else ''}.", err=True)
         ctx.exit(1)
+    for problem in too_small(loaded):
+        click.echo(f"warning: {problem}", err=True)
     connections = ", ".join(loaded.settings.connections) or "none"
     click.echo(
         f"{short(loaded.path)} is fine. Connections: {connections}. Profiles: {', '.join(sorted(loaded.profiles))}."
     )
+
+
+def too_small(loaded: Loaded) -> list[Problem]:
+    """Limits that are below one call of the model. Where no worker is installed that can't be told."""
+    if find_spec("workers") is None:
+        return []
+    return asyncio.run(importlib.import_module("workers.prompt.least").too_small(loaded))
 
 
 @config.command()

@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from config.loading import Loaded
-from config.problems import ConfigError
+from config.problems import ConfigError, Problem
 from config.settings import Settings
 from config.watching import WITHOUT_RESTART
 from gateway.cli import Stop, config_option, given_config
@@ -98,6 +98,7 @@ async def examine(loaded: Loaded) -> list[Finding]:
             connections += [check_listener(opened, store) for opened in all_opened if opened.settings.listens]
         findings += await asyncio.gather(*connections, check_model(settings), check_sandbox(settings))
         findings += await check_servers(loaded, Pins(store) if url else None)
+        findings += await check_budgets(loaded)
     mask = Mask(loaded.secret_values)  # a service may repeat in its error what it was sent
     return [replace(one, text=mask(one.text)) for one in findings]
 
@@ -261,6 +262,14 @@ async def check_servers(loaded: Loaded, pins: Pins | None) -> list[Finding]:
     except Unreachable:
         return [Finding("warn", "mcp", "unknown, as Redis does not answer", "see redis")]
     return found
+
+
+async def check_budgets(loaded: Loaded) -> list[Finding]:
+    """Limits under which nobody is ever answered, whatever becomes of the rest; nothing where there are none."""
+    if find_spec("workers") is None:
+        return []
+    found: list[Problem] = await importlib.import_module("workers.prompt.least").too_small(loaded)
+    return [Finding("warn", "budget", str(replace(one, wanted="")), f"raise it: {one.wanted}") for one in found]
 
 
 async def _latency(redis: Redis) -> Finding:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,26 @@ def test_the_path_in_use_is_printed_even_when_it_is_broken(settings: Path, capsy
     settings.write_text("}")
     assert run(["config", "path", "--config", str(settings)]) == 0
     assert capsys.readouterr().out.strip() == str(settings)
+
+
+def test_a_budget_under_which_nobody_is_ever_answered_is_a_warning(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    price = "{input: 3.0, output: 15.0}"
+    settings.write_text(f"model: {{provider: rehearsal, name: m, currency: EUR, prices: {{m: {price}}}}}\n")
+    profile = settings.parent / "profiles/default.yaml"
+    profile.write_text(
+        "tools: []\nbudget:\n  person:\n    day:\n      tokens: 500\n      money: 0.01\n      turns: 1\n"
+    )
+    assert run(["config", "check", "--config", str(settings)]) == 0
+    told = capsys.readouterr()
+    assert "is fine" in told.out
+    tokens, money = told.err.splitlines()
+    assert "profiles/default.yaml:5: budget.person.day.tokens: nobody is ever answered" in tokens
+    assert "profiles/default.yaml:6: budget.person.day.money: nobody is ever answered" in money
+    least = int(re.findall(r"wanted: ([\d,]+) tokens or more", tokens)[0].replace(",", ""))
+    assert least > 4_096, "the longest answer, and a request"
+    assert "wanted: 0.07 EUR or more" in money
+    profile.write_text(f"tools: []\nbudget: {{person: {{day: {{tokens: {least}, money: 0.07}}}}}}\n")
+    assert run(["config", "check", "--config", str(settings)]) == 0
+    assert capsys.readouterr().err == ""

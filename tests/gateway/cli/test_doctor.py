@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -60,6 +61,16 @@ async def test_a_machine_where_nothing_runs_yet_is_well(tmp_path: Path, unused_p
     (redis,) = (finding for finding in findings if finding.about == "redis")
     assert "deskmate up" in redis.text
     assert str(tmp_path / "data") in redis.text
+
+
+async def test_a_budget_under_which_nobody_is_ever_answered_is_warned_of(tmp_path: Path, unused_port: int) -> None:
+    file = written(tmp_path, f"data: data\ngateway: {{port: {unused_port}}}\n")
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text("budget: {channel: {day: {tokens: 500}}}\n")
+    [found] = [one for one in await examine(load(file, variables={})) if one.about == "budget"]
+    assert found.level == "warn"
+    assert "profiles/default.yaml:1: budget.channel.day.tokens: nobody is ever answered under this limit" in found.text
+    assert re.search(r"raise it: wanted: [\d,]+ tokens or more", found.advice)
 
 
 async def test_a_running_redis_is_looked_at_and_workers_are_counted(store: Store) -> None:
