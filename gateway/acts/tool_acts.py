@@ -127,8 +127,9 @@ class ToolActs:
                 raise Refusal("tool_comes_with" if switch else "tool_stays", name=one.name, brings=switch)
             if to == "on" and one.verdict.reason == "profile" and not one.is_switched_off:
                 raise Refusal("unlisted", id=one.shown, rule=one.verdict.rule)
-            made = await self.acts.shelf.switch_tool(here.channel_id, one.name, to, change)
+            made = await self.acts.shelf.switch_tool(here.channel_id, one.name, one.shown, to, change)
         here = await self.acts.afterwards()
-        if here.own.is_tool_off(made.id) != (to == "off"):
+        name = made.bundle or made.id
+        if here.own.is_tool_off(name) != (to == "off"):
             raise Refusal(OVERTAKEN, id=made.id, what=f"/{made.what}")
-        return here, find(here, await self.rows(here, made.id), made.id)
+        return here, find(here, await self.rows(here, name), name)

@@ -59,7 +59,7 @@ class Made:
     id: str
     """What it was about: a skill, a tool, a person, a channel."""
     bundle: str
-    """Hash of the bundle that it was about; empty for a switch."""
+    """Hash of the bundle that it was about; of a skill's program, the name by which models call it; else empty."""
     before: str
     """What was stored before; empty for nothing."""
 

@@ -272,10 +272,14 @@ class Shelf:
         value = written(change.who, change.at_ms, to=to)
         return await self._decide(change, scope, switch_field(skill_id), value, (f"skill {to}", skill_id))
 
-    async def switch_tool(self, channel_id: str, name: str, to: Switch, change: Change) -> Made:
-        """Switch a tool off in a channel, or leave it to the profile again. Raises `Unreachable`."""
+    async def switch_tool(self, channel_id: str, name: str, shown: str, to: Switch, change: Change) -> Made:
+        """Switch a tool off in a channel, or leave it to the profile again. `shown`: what people call it.
+
+        Raises `Unreachable`.
+        """
         value = written(change.who, change.at_ms, to=to) if to == "off" else ""
-        return await self._decide(change, scope_of(channel_id), tool_field(name), value, (f"tool {to}", name))
+        told = (f"tool {to}", name if shown == name else f"{shown} {name}")
+        return await self._decide(change, scope_of(channel_id), tool_field(name), value, told)
 
     async def watch_calls(self, channel_id: str, to: Switch, change: Change) -> Made:
         """Switch for a channel whether each call with an effect wants a person's yes. Raises `Unreachable`."""

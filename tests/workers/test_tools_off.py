@@ -16,7 +16,9 @@ from gateway.conversation.key import ConversationKey
 from gateway.events import Actor, Attachment
 from gateway.rights.skill_tools import ALWAYS_ON, COMES_WITH
 from gateway.store import Layout
+from skills.programs import tool_name
 from tests.end_to_end.requests import results
+from tests.gateway.commands.test_skill import RUNS
 from tests.gateway.commands.world import skill_md, zipped
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, says, several
@@ -205,6 +207,17 @@ async def test_a_worker_that_takes_the_turn_over_refuses_it_too(opened: Opened) 
     await world.work()
     assert world.room.sent[-1] == "Well."
     assert "a.txt" not in world.room.sent
+
+
+async def test_a_program_is_refused_in_the_audit_log_by_its_skills_id(opened: Opened) -> None:
+    skill = zipped({"SKILL.md": skill_md("triage"), **RUNS})
+    world = await opened(Room({"triage.zip": skill}))
+    await world.ask("/skill add", actor=ADA, attachments=(Attachment("file", "triage.zip", "", 900),))
+    await world.ask("/skill trust triage", actor=LI)
+    world.model.answer_with([calls(tool_name("triage"), {}), says("Well.")])
+    await world.ask("run it", actor=MAX)
+    lines = await read(world.desk.mailbox.store)
+    assert [one.thing for one in lines if one.what == "tool refused"] == ["triage"]
 
 
 @pytest.mark.parametrize("name", sorted({*ALWAYS_ON, *COMES_WITH}))

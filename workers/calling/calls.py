@@ -21,6 +21,7 @@ from gateway.rights.roles import person_of
 from gateway.rights.skill_tools import LOAD
 from gateway.workspace import Workspace
 from skills.library import SkillNotFound
+from skills.programs import tool_name
 from workers.agent.moves import Pending
 from workers.calling.judging import Barred, Judge, Runs, Waits
 from workers.calling.looked_at import look, look_again
@@ -202,7 +203,7 @@ class Calls:
 
     async def _refuse(self, refusal: Barred, here: Here) -> ToolResult:
         if refusal.rule:
-            await self.rights.refused(self.turn.actor, here, refusal.named, refusal.rule)
+            await self.rights.refused(self.turn.actor, here, _known_as(refusal.named, here), refusal.rule)
         if refusal.names:
             return ToolResult(refusal.names, note=refusal.why)
         return ToolResult(refusal.why, untrusted=False)
@@ -280,6 +281,12 @@ class Calls:
             return here.find(wanted).id
         except SkillNotFound:
             return wanted[:80] or call.name
+
+
+def _known_as(name: str, here: Here) -> str:
+    """What people call a tool that the model names, whether it is offered or not: of a program the id of its skill."""
+    programs = (one.id for one in here.library.skills.values() if one.program and tool_name(one.id) == name)
+    return next(programs, name)
 
 
 def cut(text: str, limit: int) -> str:

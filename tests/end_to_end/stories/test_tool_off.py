@@ -59,12 +59,12 @@ async def test_off_bites_at_the_next_call_of_the_running_turn_in_this_room_alone
     assert [word in str(one["content"]) for one in results(turn.asked[-1])[-2:]] == [True, True]
     mine = [one for one in await world.audit() if one["channel"] == f"slack-main/{ops}"]
     assert [(one["what"], one["thing"]) for one in mine if one["before"] != one["after"]] == [
-        ("tool off", report),
+        ("tool off", f"{name} {report}"),
         ("tool off", "web_fetch"),
-        ("tool on", report),
+        ("tool on", f"{name} {report}"),
         ("tool on", "web_fetch"),
     ]
-    assert [one["rule"] for one in mine if one["what"] == "tool refused"] == [
-        f"the program of {name} is switched off in slack-main/{ops}",
-        f"web_fetch is switched off in slack-main/{ops}",
+    assert [(one["thing"], one["rule"]) for one in mine if one["what"] == "tool refused"] == [
+        (name, f"the program of {name} is switched off in slack-main/{ops}"),
+        ("web_fetch", f"web_fetch is switched off in slack-main/{ops}"),
     ] * 2

@@ -85,7 +85,8 @@ async def test_off_is_said_by_any_of_its_names_and_holds_for_one_channel(world: 
     assert "is off in `slack-main/C-OPS`" in told
     assert (await is_off(world, tool), await is_off(world, tool, DEV)) == (True, False)
     [line] = await world.audit()
-    assert (line["who"], line["what"], line["thing"], line["before"]) == ("slack-main/U-ANA", "tool off", tool, "")
+    thing = f"ops/report {tool}" if tool.startswith("skill_") else tool
+    assert (line["who"], line["what"], line["thing"], line["before"]) == ("slack-main/U-ANA", "tool off", thing, "")
     assert '"off"' in line["after"]
     assert "roles.admin" in line["rule"]
 
@@ -167,12 +168,13 @@ async def test_other_words_are_told_how_it_is_said(world: World, rest: str) -> N
     assert "nothing was done" in await world.told(f"/tool {rest}")
 
 
-async def test_the_same_command_run_again_is_one_change_and_an_overtaken_one_says_so(world: World) -> None:
+@pytest.mark.parametrize("name", ["web_fetch", "ops/report"])
+async def test_the_same_command_run_again_is_one_change_and_an_overtaken_one_says_so(world: World, name: str) -> None:
     for _ in range(2):
-        assert "is off in" in (await world.say("/tool off web_fetch", turn="t")).text
+        assert f"`{name}` is off in" in (await world.say(f"/tool off {name}", turn="t")).text
     assert len(await world.audit()) == 1
-    await world.say("/tool on web_fetch")
-    assert "somebody has changed the same again" in (await world.say("/tool off web_fetch", turn="t")).text
+    await world.say(f"/tool on {name}")
+    assert "somebody has changed the same again" in (await world.say(f"/tool off {name}", turn="t")).text
 
 
 async def test_switches_that_nobody_can_read_switch_nothing(world: World) -> None:
