@@ -80,14 +80,18 @@ class PairActs:
         return [one for one in waiting if self._is_mine(one)]
 
     async def is_let_in(self, person: str, here: Here) -> bool | None:
-        """Whether somebody (`connection/id`) was let in: a matter of themselves and of whoever lets people in there. None: of
-        nobody else.
+        """Whether somebody (`connection/id`) was let in: a matter of themselves and of whoever lets people in there, by the
+        profile of the direct chat where they wrote, as in `let_in`. False: not that whoever asks could know. None: it is
+        none of their matters.
         """
         who = self.acts.by.who
         is_theirs = isinstance(who, Actor) and person == person_of(here.room, who)
         if not is_theirs and not access.may(who, here, CommandUse("pair list")).allowed:
             return None
-        return await self._pairing.is_paired(person)
+        is_paired = await self._pairing.is_paired(person)
+        if is_theirs or not is_paired:
+            return is_paired
+        return any(one.person == person for one in self._mine(here, await self._pairing.let_in()))
 
     def _mine(self, here: Here, people: Sequence[P]) -> list[P]:
         """Those of one connection, and each by the profile of the direct chat where they wrote, as in `accept`."""
