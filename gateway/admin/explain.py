@@ -68,7 +68,9 @@ async def _answers(visit: Visit, given: Question) -> list[Answer]:
     if given.skill:
         return explaining.skill(here, given.skill)
     if given.tool:
-        return explaining.tool(here, given.tool, await pins.of(explaining.pinned(here, given.tool)))
+        return explaining.tool(
+            here, given.tool, await pins.of(explaining.pinned(here, given.tool)), visit.loaded.settings
+        )
     if given.person:
         is_paired = await PairActs(acts, visit.loaded).is_let_in(given.person, here)
         return explaining.person(here, given.person, is_paired=is_paired)

@@ -45,7 +45,9 @@ def explain(  # noqa: PLR0917  # as click gives them
         if skill is not None:
             return explaining.skill(here, skill)
         if tool is not None:
-            return explaining.tool(here, tool, await Pins(there.store).of(explaining.pinned(here, tool)))
+            return explaining.tool(
+                here, tool, await Pins(there.store).of(explaining.pinned(here, tool)), loaded.settings
+            )
         if person is not None:
             is_paired = await PairActs(there.acts, loaded).is_let_in(person, here)
             return explaining.person(here, person, is_paired=is_paired)

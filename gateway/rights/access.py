@@ -123,8 +123,24 @@ COMMANDS: Final[Mapping[str, Role]] = {
         "owner",
     ),
 }
-"""Who may give a command. One that is not here nobody may. No chat knows `conversation show`, `dead retry` and
-`dead drop`: they are said to the admin pages, the last two to the command line too."""
+"""Who may give a command. One that is not here nobody may."""
+
+OF_PAGES: Final = frozenset(
+    {
+        "conversation show",
+        "conversation show everywhere",
+        "dead drop",
+        "dead drop everywhere",
+        "dead retry",
+        "dead retry everywhere",
+        "skill notes list everywhere",
+        "skill notes promote",
+        "skill notes show everywhere",
+    }
+)
+"""Acts that no chat knows: they are done on the admin pages, some by the command line too."""
+OF_NOBODY: Final = frozenset({"_over"})
+"""What only deskmate says to itself."""
 
 NEEDS_ROLE: Final[Mapping[str, Role]] = {
     name: role for name, role in COMMANDS.items() if role not in {"guest", "member"}

@@ -12,21 +12,52 @@ from config.checks import nearest
 from config.limits import MICROS, Limit, limits
 from config.loading import Loaded
 from config.rules import rule_of_room
+from config.settings import McpToolSettings, Settings
 from gateway.acts import naming
 from gateway.acts.naming import Several, Unknown
 from gateway.conversation.key import ConversationKey
 from gateway.events import Actor
 from gateway.inventory import tool_names
-from gateway.rights.access import COMMANDS, Approval, CommandUse, Here, SkillUse, Talk, ToolUse, Verdict, may
+from gateway.rights.access import (
+    COMMANDS,
+    OF_NOBODY,
+    OF_PAGES,
+    Approval,
+    CommandUse,
+    Here,
+    SkillUse,
+    Talk,
+    ToolUse,
+    Verdict,
+    may,
+)
 from gateway.rights.pins import Pin, is_of_server, words_of
 from gateway.rights.roles import named, roles_of, typed_person
-from gateway.rights.skill_tools import COMES_WITH
+from gateway.rights.skill_tools import COMES_WITH, DOES, SAVE
 from skills import ids
 from skills.folders import Skill
 from skills.programs import tool_name
 
-Kind = Literal["profile", "talk", "direct", "skill", "program", "tool", "approval", "limit", "hitl", "role", "command"]
+Kind = Literal[
+    "profile",
+    "talk",
+    "direct",
+    "skill",
+    "program",
+    "tool",
+    "approval",
+    "tainted",
+    "limit",
+    "hitl",
+    "role",
+    "command",
+    "page",
+]
 SOMEBODY: Final = "somebody"
+TYPED: Final[Mapping[str, str]] = {"pair accept": "pair CODE", "pair list": "pair"}
+"""Commands that are typed otherwise than they are named."""
+UNTYPED: Final = OF_NOBODY | {"pair"}
+"""What nobody types: `pair` is what is left of what is said by whoever is not let in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +171,7 @@ def tools(here: Here, pins: Mapping[str, Pin]) -> list[Answer]:
     return [_tool(here, name, pins) for name in _tools(here)]
 
 
-def tool(here: Here, name: str, pins: Mapping[str, Pin], *, whole: bool = True) -> list[Answer]:
+def tool(here: Here, name: str, pins: Mapping[str, Pin], settings: Settings, *, whole: bool = True) -> list[Answer]:
     """Of a tool by the name that a model calls, or of a skill's program, by that or by the skill: first whether it may be called.
     Raises `NotThere`; not `whole`: also for programs of skills that the profile does not list, and nothing like it is named
     that is not in force.
@@ -161,6 +192,8 @@ def tool(here: Here, name: str, pins: Mapping[str, Pin], *, whole: bool = True) 
         raise NotThere(f"there is no tool {name}", nearest(name, known))
     if asking := asked_as(here, answers[0].subject, program):
         answers.append(Answer("approval", f"calls of {name}", "ask", here.rule("approvals.ask", asking)))
+    elif outside := _of_outside(here, answers[0].subject, program, settings):
+        answers.append(Answer("tainted", f"calls of {name} after text from outside", *outside))
     return [*answers, Answer("hitl", "every call with an effect asks", _word(here.asks_for_all), _hitl(here))]
 
 
@@ -179,6 +212,33 @@ def asked_as(here: Here, name: str, program: Skill | None = None) -> str | None:
     """By which of its names the profile wants a person's yes to each call of a tool. None: it wants none."""
     listed = here.profile.approvals.ask
     return next((one for one in (name, *([program.id] if program else [])) if one in listed), None)
+
+
+def _of_outside(here: Here, name: str, program: Skill | None, settings: Settings) -> tuple[str, str] | None:
+    """Whether calls of a tool ask once text from outside was read, and the line that says so. None: it does nothing that would
+    have to be asked for then.
+    """
+    effect, reach = _does(name, program, settings)
+    if (effect != "once" and reach == "inside") or (name == SAVE and here.profile.notes == "ask"):
+        return None
+    names = [name, *([program.id] if program else [])]
+    if free := next((one for one in names if one in here.profile.approvals.free), None):
+        return "allow", here.rule("approvals.free", free)
+    tainted = here.profile.approvals.tainted
+    is_by_address = tainted == "ask" and effect != "once" and reach == "address"
+    return f"{tainted}, unless the address was given" if is_by_address else tainted, here.rule("approvals.tainted", "")
+
+
+def _does(name: str, program: Skill | None, settings: Settings) -> tuple[str, str]:
+    """What a call changes, and what of it leaves the house: of our own tools as they are, of others as the settings say."""
+    if program and program.program:
+        return program.program.effect, "free" if program.id in settings.skills.programs.network else "inside"
+    if is_of_server(name):
+        server, _, own = name.partition("__")
+        said = settings.mcp.servers[server].tools.get(own) if server in settings.mcp.servers else None
+        said = said or McpToolSettings()
+        return said.effect, said.reach
+    return DOES.get(name, ("read", "inside"))
 
 
 def person(here: Here, who: str, *, is_paired: bool | None) -> list[Answer]:
@@ -200,8 +260,13 @@ def person(here: Here, who: str, *, is_paired: bool | None) -> list[Answer]:
         ),
         _verdict("approval", "say yes to calls of others", may(actor, here, Approval(SOMEBODY))),
         _verdict("approval", "say yes to their own calls", may(actor, here, Approval(id_))),
-        *(_verdict("command", f"/{name}", may(actor, here, CommandUse(name))) for name in sorted(COMMANDS)),
+        *(_verdict(*_shown(name), may(actor, here, CommandUse(name))) for name in sorted(COMMANDS.keys() - UNTYPED)),
     ]
+
+
+def _shown(command: str) -> tuple[Kind, str]:
+    """As people type it, or do it on a page."""
+    return ("page", command) if command in OF_PAGES else ("command", f"/{TYPED.get(command, command)}")
 
 
 def told(answers: Sequence[Answer]) -> Iterator[str]:

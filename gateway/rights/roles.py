@@ -92,12 +92,14 @@ def named(here: Here) -> dict[Role, dict[str, str]]:
 
 
 def line_of(here: Here, actor: Actor | None, role: Role) -> str:
-    """The line that would have to name somebody, for whoever was refused."""
+    """The line that would have to name somebody, for whoever was refused; and what else would do beside being an owner."""
     if role == "owner":
         return here.org_rule("people.owners", "")
     if role in {"member", "guest"}:
         return here.rule("roles.guest", person_of(here.room, actor) if actor else "")
-    return here.rule("roles.admin" if role == "channel_admin" else f"roles.{role}", "")
+    if role == "channel_admin":
+        return f"{here.rule('roles.admin', '')} or roles.channel_admin"
+    return here.rule(f"roles.{role}", "")
 
 
 def _given(here: Here, person: str) -> Iterator[tuple[Role, str]]:

@@ -1,4 +1,6 @@
-"""The names of the tools about skills; and of every tool, whether a profile's list lets it be called and what switches it."""
+"""The names of the tools about skills; and of every tool, whether a profile's list lets it be called, what switches it, and what
+it can do.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,14 @@ COMES_WITH: Final[Mapping[str, str]] = {UNLOAD: LOAD, FIND: LOAD}
 """Tools that need no place of their own in a profile, and the tool that brings them."""
 ALWAYS_ON: Final = frozenset({READ_ON, UNLOAD})
 """Nobody switches them off in a channel: one reads on in what was given before, the other only takes away."""
+
+DOES: Final[Mapping[str, tuple[str, str]]] = {
+    "run_command": ("once", "inside"),
+    SAVE: ("once", "inside"),
+    "web_fetch": ("read", "address"),
+    "web_search": ("read", "free"),
+}
+"""Effect and reach of our tools (`workers.tools`), where a call can't be repeated or something of it leaves the house."""
 
 
 def is_listed(name: str, listed: Collection[str]) -> bool:

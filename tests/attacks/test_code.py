@@ -15,7 +15,8 @@ SESSIONS: Final = {
     "gateway/cli/demo.py": "our own gateway",
     "gateway/cli/say.py": "our own gateway",
     "workers/opening.py": "what platforms' adapters and searches of a worker ask, by addresses of the settings",
-    "workers/prompt/probe.py": "the same, for a command",
+    "workers/prompt/least.py": "nobody: tools are opened for their descriptions",
+    "workers/prompt/probe.py": "the same as workers, for a command",
 }
 """Where a client is made, and whom it asks."""
 CLIENTS: Final = {

@@ -49,17 +49,32 @@ def tool(said: Said, here: Here, name: str, turn: Sequence[Record], pins: Mappin
     """`/why tool NAME`."""
     language = said.language
     try:
-        call, *asks = explaining.tool(here, name, pins, whole=acts_of(said).looks_after(here))
+        settings, whole = said.outside.loaded.settings, acts_of(said).looks_after(here)
+        call, *asks = explaining.tool(here, name, pins, settings, whole=whole)
     except NotThere as error:
         key = "why.no_tool_near" if error.near else "why.no_tool"
         return say(key, language, name=quoted(name), near=quoted(error.near or ""))
     lines = [_answered("why.may_call", call, language)]
-    kinds = {one.kind for one in asks if one.answer in {"yes", "ask"}} if call.answer == "yes" else set()
-    lines += [say("why.hitl" if "hitl" in kinds else "why.asks", language)] if kinds else []
+    lines += (
+        _asks({one.kind: one for one in asks if one.answer not in {"no", "allow"}}, language)
+        if call.answer == "yes"
+        else []
+    )
     lines += _of_tool(
         said, [one for one in turn if one.type == "tool_result" and one.data["name"] == call.subject], turn
     )
     return _told(say("why.tool", language, name=quoted(name)), lines)
+
+
+def _asks(asks: Mapping[str, Answer], language: str) -> Iterator[str]:
+    """What makes its calls wait for a person's yes."""
+    if "approval" in asks:
+        yield say("why.asks", language)
+    if "hitl" in asks:
+        yield say("why.hitl", language)
+    if tainted := asks.get("tainted"):
+        key = "why.tainted" if tainted.answer == "ask" else "why.tainted.address"
+        yield say(key, language, rule=quoted(tainted.rule))
 
 
 def _answered(key: str, answer: Answer, language: str) -> str:

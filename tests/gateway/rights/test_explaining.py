@@ -13,13 +13,19 @@ from click.testing import CliRunner
 
 from gateway.admin.operations import operations
 from gateway.admin.visits import Caller, House, Visit
+from gateway.audit.log import Change
 from gateway.cli import deskmate
+from gateway.commands import find
+from gateway.commands.skill import SUBS
+from gateway.conversation.key import key_of
 from gateway.conversation.mailbox import Mailbox
-from gateway.events import Event
+from gateway.events import Actor, Event
 from gateway.intake import Received
 from gateway.rights import explaining
+from gateway.rights.access import OF_PAGES
 from gateway.rights.explaining import NotThere
 from gateway.rights.pins import Definition, Pins
+from gateway.rights.places import place
 from gateway.store import Store
 from skills.programs import tool_name
 from tests.gateway.commands.test_skill import RUNS
@@ -74,8 +80,11 @@ async def test_a_channel_is_told_with_the_line_that_decides_each_thing(world: Wo
 async def test_one_thing_is_told_by_itself(world: World) -> None:
     here = await world.shelf.here(OPS, world.loaded)
     assert [one.answer for one in explaining.skill(here, "WEB-ACCESS")] == ["yes"]
-    tool = explaining.tool(here, "web_fetch", {})
+    tool = explaining.tool(here, "web_fetch", {}, world.loaded.settings)
     assert [(one.kind, one.answer) for one in tool] == [("tool", "yes"), ("approval", "ask"), ("hitl", "no")]
+    none = "profiles/default.yaml line 5: roles.admin or roles.channel_admin"
+    max_ = {one.subject: one for one in explaining.person(here, "slack-main/U-MAX", is_paired=False)}
+    assert (max_["/skill off"].answer, max_["/skill off"].rule) == ("no", none), "either would do"
     ana = {one.subject: one.answer for one in explaining.person(here, "slack-main/U-ANA", is_paired=False)}
     assert (ana["admin"], ana["/skill off"], ana["/skill trust"], ana["/skill off everywhere"]) == (
         "yes",
@@ -89,7 +98,7 @@ async def test_one_thing_is_told_by_itself(world: World) -> None:
     with pytest.raises(NotThere, match="there is no skill"):
         explaining.skill(here, "nothing-like-it")
     with pytest.raises(NotThere, match="there is no tool web_fech; perhaps web_fetch"):
-        explaining.tool(here, "web_fech", {})
+        explaining.tool(here, "web_fech", {}, world.loaded.settings)
     with pytest.raises(NotThere, match="/role"):
         explaining.person(here, "Ana", is_paired=False)
 
@@ -133,7 +142,7 @@ async def test_a_program_is_found_by_its_skill_too_and_says_that_its_calls_ask(
         (made.org / "ops/greet" / file).write_text(text)
     await made.packer.step()
     here = await made.shelf.here(OPS, made.loaded)
-    program, approval, _ = explaining.tool(here, name, {})
+    program, approval, _ = explaining.tool(here, name, {}, made.loaded.settings)
     assert (program.kind, program.subject, program.answer) == ("program", tool_name("ops/greet"), "yes")
     assert program.rule == "profiles/default.yaml line 9: programs"
     assert (approval.answer, approval.rule) == ("ask", "profiles/default.yaml line 8: approvals.ask")
@@ -141,7 +150,7 @@ async def test_a_program_is_found_by_its_skill_too_and_says_that_its_calls_ask(
     assert "it may be called here" in told
     assert "waits for a person's yes, as the profile says" in told
     with pytest.raises(NotThere, match="there is no tool"):
-        explaining.tool(here, "web-access", {})  # a skill without a program
+        explaining.tool(here, "web-access", {}, made.loaded.settings)  # a skill without a program
     for one in (line for line in (await made.told("/tool", MAX)).splitlines() if "ops/greet" in line):
         assert "each call waits for a yes (`profiles/default.yaml line 8: approvals.ask`)" in one
 
@@ -151,6 +160,63 @@ async def test_who_was_let_in_is_told_to_themselves_and_to_who_lets_people_in(wo
         told = await world.told(f"/why person {about}", who)
         assert ("talk in direct chats" in told) == is_told
         assert "talk in the channel: yes" in told
+
+
+async def test_only_what_can_be_typed_is_called_a_command_and_acts_of_pages_by_their_name(world: World) -> None:
+    told = await world.told("/why person U-ANA", MAX)
+    assert "/_over" not in told
+    assert "page conversation show: yes" in told
+    assert "page dead drop everywhere: no, role" in told
+    here = await world.shelf.here(OPS, world.loaded)
+    commands = [
+        one.subject for one in explaining.person(here, "slack-main/U-ANA", is_paired=None) if one.kind == "command"
+    ]
+    for typed in commands:
+        name, *words = typed.removeprefix("/").split()
+        assert find(name), typed
+        if name == "skill" and words:
+            sub = SUBS[" ".join(words).removesuffix(" everywhere")]
+            assert typed.endswith(" everywhere") == (sub.last == "everywhere" and "everywhere" in words)
+    for act in OF_PAGES:
+        name, _, rest = act.partition(" ")
+        plain = rest.removesuffix(" everywhere")
+        assert not find(name) or plain not in SUBS or SUBS[plain].last != "everywhere", f"/{act} can be typed"
+
+
+PLACES: Final = """\
+connections:
+  slack-main: {platform: slack, signing_secret: $SECRET, bot_token: $SECRET}
+channels:
+- {match: slack-main/D-*, profile: other}
+"""
+
+
+async def let_in(world: World, id_: str, channel: str) -> None:
+    """Who writes directly in that chat."""
+    pairing, key = world.shelf.pairing, key_of("slack-main", channel)
+    event = Event(kind="message", conversation=key, actor=Actor(id_), dedupe_keys=(id_,), at_ms=1, text="hello")
+    asked = await pairing.ask(place(world.loaded, key), event)
+    waits = await pairing.find(asked.code, "operator root")
+    assert waits
+    assert await pairing.accept(waits, asked.code, Change(id_, "operator root", "", "", "the command line"))
+
+
+async def test_who_was_let_in_under_another_profile_is_no_matter_of_an_admin_of_this_one(
+    store: Store, tmp_path: Path
+) -> None:
+    paired = PROFILE + "direct: paired\n"
+    (tmp_path / "profiles").mkdir(exist_ok=True)
+    (tmp_path / "profiles/other.yaml").write_text("direct: paired\nroles: {admin: [slack-main/U-LI]}\n")
+    world = World(store, tmp_path, settings=PLACES, profile=paired)
+    await world.packer.step()
+    for id_, channel in (("U-BO", "D-BO"), ("U-CY", "E-CY")):
+        await let_in(world, id_, channel)
+    lets = "talk in direct chats: yes (slack-main/{} was let in with a code)"
+    nobody = "talk in direct chats: no, unpaired"
+    assert lets.format("U-CY") in await world.told("/why person U-CY", ANA), "by the profile that she is an admin of"
+    assert nobody in await world.told("/why person U-BO", ANA)
+    assert nobody in await world.told("/why person U-NEW", ANA), "the same of whom nobody let in"
+    assert lets.format("U-BO") in await world.told("/why person U-BO", Actor("U-BO")), "their own matter"
 
 
 SERVERS: Final = "mcp: {servers: {wiki: {url: https://wiki.example/mcp}}}\nconnections: {slack-main: {platform: slack, signing_secret: $SECRET, bot_token: $SECRET}}\n"
@@ -178,7 +244,7 @@ async def test_a_tool_of_a_server_is_told_as_it_was_approved_on_every_way(
     here = await made.shelf.here(OPS, made.loaded)
     found = await pins.of(explaining.pinned(here, "wiki__search"))
     answer = "yes" if reason == "allowed" else "no"
-    [one, *_] = explaining.tool(here, "wiki__search", found)
+    [one, *_] = explaining.tool(here, "wiki__search", found, made.loaded.settings)
     assert (one.answer, one.reason) == (answer, reason)
     assert one in explaining.channel(made.loaded, OPS, here, found)
     assert ("it may be called here" in await made.told("/why tool wiki__search", MAX)) == (answer == "yes")
@@ -192,6 +258,38 @@ async def test_a_tool_of_a_server_is_told_as_it_was_approved_on_every_way(
     shown = await show(visit, show.input.model_validate({"channel": "slack-main/C-OPS"}))
     [tool] = [tool for tool in shown.tools if tool.name == "wiki__search"]
     assert (tool.is_on, tool.rule) == (answer == "yes", one.rule)
+
+
+UNWRITTEN: Final = "profiles/default.yaml: approvals.tainted (not written: ask)"
+
+
+@pytest.mark.parametrize(
+    ("approvals", "name", "told"),
+    [
+        ("{}", "run_command", [("ask", UNWRITTEN)]),
+        ("{}", "web_fetch", [("ask, unless the address was given", UNWRITTEN)]),
+        ("{tainted: allow}", "web_search", [("allow", "profiles/default.yaml line 3: approvals.tainted")]),
+        ("{free: [run_command]}", "run_command", [("allow", "profiles/default.yaml line 3: approvals.free")]),
+        ("{ask: [run_command]}", "run_command", []),
+        ("{}", "send_file", []),
+        ("{}", "save_skill_reference", []),
+        ("{}", "wiki__search", [("ask", UNWRITTEN)]),
+        ("{}", "wiki__look", []),
+    ],
+)
+async def test_a_tool_says_whether_its_calls_ask_after_text_from_outside(
+    store: Store, tmp_path: Path, approvals: str, name: str, told: list[tuple[str, str]]
+) -> None:
+    servers = SERVERS.replace("/mcp}", "/mcp, tools: {look: {effect: read, reach: inside}}}")
+    profile = f"language: {{language}}\ntools: [{name}]\napprovals: {{{approvals}}}\n"
+    made = World(store, tmp_path, settings=servers, profile=profile)
+    await made.packer.step()
+    here = await made.shelf.here(OPS, made.loaded)
+    found = [one for one in explaining.tool(here, name, {}, made.loaded.settings) if one.kind == "tainted"]
+    assert [(one.answer, one.rule) for one in found] == told
+    if name == "run_command":
+        says = "once text from outside was read" in await made.told(f"/why tool {name}", MAX)
+        assert says == any(answer == "ask" for answer, _ in told)
 
 
 async def nobody_says(events: Sequence[Event]) -> list[Received]:

@@ -9,12 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
+from config.loading import load
 from config.profiles import Approvals, Profile
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
+from gateway.rights.skill_tools import DOES
 from gateway.store import Layout
 from tests.harness.model_replies import calls, says
 from tests.harness.web import site
@@ -23,7 +26,7 @@ from tests.workers.records import answer, result, said, skill, use, words
 from workers.calling import taint
 from workers.calling.taint import is_given, reason_to_ask
 from workers.prompt.memo import Memo
-from workers.tools import Effect, Reach, Tool
+from workers.tools import Effect, Outside, Reach, Tool, load_tools
 
 PAGE = result(1, "a", "Order: https://evil.test/next", untrusted=True, mark="m", name="web_fetch")
 PAGE_ADDRESSES = {"addresses": ["https://evil.test/"]}
@@ -245,6 +248,14 @@ def test_text_beside_a_given_address_may_carry_something_out(more: dict[str, Any
     before = [said("see https://a.test/")]
     assert asks(tool, *before, url="https://a.test/", **more) == ""
     assert asks(tool, *before, PAGE, url="https://a.test/", **more) == expected
+
+
+async def test_what_is_told_of_our_tools_is_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "deskmate.yaml").write_text("connections: {}\n")
+    async with aiohttp.ClientSession() as http:
+        tools = load_tools(Outside(load(tmp_path / "deskmate.yaml", variables={}).settings, http))
+    could = {name: (one.effect, one.reach) for name, one in tools.items()}
+    assert {name: one for name, one in could.items() if one[0] == "once" or one[1] != "inside"} == DOES
 
 
 def test_a_tool_that_is_listed_always_asks() -> None:
