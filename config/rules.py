@@ -62,12 +62,11 @@ def rule_of_room(loaded: Loaded, connection: str, channel: str) -> str:
 
 
 def _short(loaded: Loaded, file: Path) -> str:
-    """As people of the house say it: from the folder of the settings file on, the shipped ones from theirs."""
-    file = file.absolute()
-    for folder in (loaded.path.absolute().parent, SHIPPED):
-        if file.is_relative_to(folder):
-            return str(file.relative_to(folder))
-    return str(file)
+    """As people of the house say it: from the folder of the settings file on. What ships does not lie there."""
+    file, house = file.absolute(), loaded.path.absolute().parent
+    if file.is_relative_to(SHIPPED):
+        return f"shipped {file.relative_to(SHIPPED)}"
+    return str(file.relative_to(house)) if file.is_relative_to(house) else str(file)
 
 
 def _meant(section: Section, at: At) -> str:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from config.loading import load
+from config.loading import SHIPPED, load
 from config.profiles import Profile
-from config.rules import rule_of
+from config.rules import rule_of, rule_of_room
 
 WRITTEN = """\
 # Of the finance people.
@@ -55,12 +55,20 @@ def test_a_decision_names_the_line_of_its_rule(tmp_path: Path, key: str, value: 
     assert told == place
 
 
-def test_a_shipped_profile_is_named_from_its_folder_on(tmp_path: Path) -> None:
+def test_a_shipped_profile_is_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "deskmate.yaml").write_text("{}")
     loaded = load(tmp_path / "deskmate.yaml", variables={})
     shipped = loaded.profiles["wechat"]
     line = loaded.profile_sources["wechat"].line(("tools",))
-    assert rule_of(loaded, shipped, "tools", "save_skill_reference") == f"profiles/wechat.yaml line {line}: tools"
+    assert (
+        rule_of(loaded, shipped, "tools", "save_skill_reference") == f"shipped profiles/wechat.yaml line {line}: tools"
+    )
+
+
+def test_so_are_shipped_settings_and_their_profiles() -> None:
+    loaded = load(SHIPPED / "deskmate.yaml", variables={})
+    assert rule_of(loaded, loaded.profiles["default"], "tools").startswith("shipped profiles/default.yaml line ")
+    assert rule_of_room(loaded, "web", "web").startswith("shipped deskmate.yaml")
 
 
 def test_a_profile_that_no_file_holds_is_named(tmp_path: Path) -> None:
