@@ -40,6 +40,7 @@ def routes(house: House, door: Door) -> list[web.RouteDef]:
             (web.get if one.is_safe else web.post)(path_of(one), api.answered(partial(api.do, one)))
             for one in operations().values()
         ),
+        *(web.route("*", path, api.nothing) for path in (ROOT, f"{ROOT}/{{rest:.*}}")),  # behind all that there is
     ]
 
 
@@ -52,6 +53,18 @@ class Api:
         """The same everywhere, so that nobody need be let in for it."""
         del request
         return web.json_response(document(), headers=HEADERS)
+
+    async def nothing(self, request: web.Request) -> web.Response:
+        """What no operation answers, in the form of all refusals."""
+        there = {path_of(one): "GET,HEAD" if one.is_safe else "POST" for one in operations().values()}
+        allowed = {**there, f"{ROOT}/openapi.json": "GET,HEAD"}.get(request.path)
+        status = 405 if allowed else 404
+        log(logger, "refused", path=request.path, method=request.method, status=status)
+        if not allowed:
+            return _problem(status, Problem(error=say("admin.closed.no_path", "en"), kind="path"))
+        response = _problem(status, Problem(error=say("admin.closed.method", "en", allowed=allowed), kind="method"))
+        response.headers["Allow"] = allowed
+        return response
 
     def answered(
         self, handler: Callable[[web.Request], Awaitable[web.Response]]

@@ -137,6 +137,35 @@ async def test_what_is_not_understood_is_told_in_the_same_form(
     assert told["kind"]
 
 
+@pytest.mark.parametrize("asked", ["GET nothing/here", "POST me/show/", "GET ", "DELETE me"])
+async def test_so_is_what_there_is_not(site: Served, http: aiohttp.ClientSession, asked: str) -> None:
+    await nothing_there(site, http, asked, 404, "path")
+
+
+@pytest.mark.parametrize(
+    ("asked", "allow"),
+    [
+        ("POST me/show", "GET,HEAD"),
+        ("DELETE skills/switch", "POST"),
+        ("GET skills/switch", "POST"),
+        ("PUT openapi.json", "GET,HEAD"),
+    ],
+)
+async def test_so_is_another_method(site: Served, http: aiohttp.ClientSession, asked: str, allow: str) -> None:
+    assert await nothing_there(site, http, asked, 405, "method") == allow
+
+
+async def nothing_there(site: Served, http: aiohttp.ClientSession, asked: str, status: int, kind: str) -> str | None:
+    """The methods that there are."""
+    method, _, path = asked.partition(" ")
+    async with http.request(method, f"{site.url}{ROOT}/{path}") as answer:
+        told = await answer.json()
+        assert (answer.status, told["kind"], told["rule"]) == (status, kind, "")
+        assert told["error"]
+        assert answer.headers["Cache-Control"] == "no-store"
+        return answer.headers.get("Allow")
+
+
 async def test_an_act_that_is_sent_again_with_its_key_is_done_once(site: Served, http: aiohttp.ClientSession) -> None:
     token = await site.token(ADMIN)
     off = {"channel": ROOM, "id": "triage", "to": "off"}
