@@ -35,6 +35,11 @@ def whispered(turn: Turn) -> bool:
     return bool(turn.whispers) and not turn.posts
 
 
+def digits_of(told: str, name: str) -> str:
+    """Of the line that trusts what was shown."""
+    return re.findall(rf"/skill trust {name} ([0-9a-f]{{12}})", told)[-1]
+
+
 async def test_a_bundle_is_trusted_byte_for_byte(world: World) -> None:
     dev, ops, name = world.room(), world.room(), world.word("pr-checklist-")
     order = world.word("合并请求的检查顺序：安全、性能、写法 ")
@@ -91,7 +96,9 @@ async def test_a_bundle_is_trusted_byte_for_byte(world: World) -> None:
     ]
     assert re.search(rf"\(deskmate: the text of skill {name} stood here", texts(turn.asked[0]))
     assert is_data(turn.asked[-1], lines[0])
-    await world.talk(dev).say(LI, f"/skill trust {name}")
+    asked = (await world.talk(dev).say(LI, f"/skill trust {name}")).reply
+    assert "没有信任任何内容" in asked, "they were not shown what is there now"
+    await world.talk(dev).say(LI, f"/skill trust {name} {digits_of(asked, name)}")
     turn = await talk.say(MAX, "现在呢", load(name), says("好了。"))
     assert name in index(turn.asked[0])
     assert body in guidance(turn.asked[-1])[-1]
@@ -150,7 +157,8 @@ async def test_a_program_that_came_into_a_channel_runs_only_as_long_as_its_bytes
     assert refused["is_error"]
     assert not [line for line in ("first-", "second-") if line in refused["content"]]
 
-    await world.talk(room).say(LI, f"/skill trust {name}")
+    asked = (await world.talk(room).say(LI, f"/skill trust {name}")).reply
+    await world.talk(room).say(LI, f"/skill trust {name} {digits_of(asked, name)}")
     turn = await world.talk(room).say(MAX, "再报", calls(tool), says("好。"))
     assert second in results(turn.asked[-1])[-1]["content"]
     await world.talk(room).say(ANA, f"/skill off {name}")

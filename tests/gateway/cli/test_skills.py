@@ -39,7 +39,7 @@ def test_the_list_has_every_skill_and_counts_them(capsys: pytest.CaptureFixture[
 
 @pytest.mark.usefixtures("folder")
 def test_the_list_of_a_profile_says_what_it_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["skills", "list", "--width", "100", "--profile", "wechat"]) == 0
+    assert run(["skills", "list", "--width", "120", "--profile", "wechat"]) == 0
     told = {line.split()[1]: line for line in capsys.readouterr().out.splitlines()[1:5]}
     assert told["web-access"].startswith("●")
     assert told["expense-report"].startswith("○")

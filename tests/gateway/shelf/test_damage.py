@@ -129,8 +129,8 @@ async def test_switches_of_a_version_that_kept_no_list_of_them_are_put_on_it_whe
 
 
 async def test_where_all_was_taken_back_nothing_is_lost(world: World) -> None:
-    await world.shelf.switch_tool(OPS.channel_id, "web_fetch", "off", world.change())
-    await world.shelf.switch_tool(OPS.channel_id, "web_fetch", "on", world.change())
+    await world.shelf.switch_tool(OPS.channel_id, "web_fetch", "web_fetch", "off", world.change())
+    await world.shelf.switch_tool(OPS.channel_id, "web_fetch", "web_fetch", "on", world.change())
     for shelf in (world.shelf, world.another_shelf("new")):
         here = await world.here(shelf=shelf)
         assert (here.is_readable, await is_on(world, shelf)) == (True, True)
