@@ -37,7 +37,7 @@ def whispered(turn: Turn) -> bool:
 
 def digits_of(told: str, name: str) -> str:
     """Of the line that trusts what was shown."""
-    return re.findall(rf"/skill trust {name} ([0-9a-f]{{12}})", told)[-1]
+    return str(re.findall(rf"/skill trust {name} ([0-9a-f]{{12}})", told)[-1])
 
 
 async def test_a_bundle_is_trusted_byte_for_byte(world: World) -> None:
