@@ -17,7 +17,8 @@ import psutil
 import pytest
 from redis.asyncio import Redis
 
-from config.settings import MailboxSettings, RedisSettings, Settings
+from config.settings import MailboxSettings, RedisSettings, RqSettings, Settings
+from gateway.bell import open_bell
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import SOLE_AFTER, Mailbox
 from gateway.running.embedded import embedded
@@ -26,6 +27,7 @@ from tests.end_to_end.conftest import QUICK, Stage
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, fails, says
 from tests.harness.processes import until
+from tests.harness.proxy import Proxy
 from tests.harness.slack_twin import DIRECT, TEAM
 from workers.runner import ALONE_AFTER, BURY_AFTER
 
@@ -81,6 +83,30 @@ async def test_a_worker_paused_past_its_lease_says_nothing_when_it_wakes(stage: 
     hold.set()
     await until(lambda: bool(sleeper.lines("claim lost")))
     assert stage.posts() == ["in time"]
+
+
+async def heard(stage: Stage, within_s: float) -> None:
+    """Ring, and wait until a worker has taken the bell."""
+    bell = open_bell(stage.deskmate.redis_url, RqSettings(key_prefix=f"{stage.deskmate.prefix}:rq"), wait_s=1)
+    bell.ring(0)
+    await bell.close()
+    async with Redis.from_url(stage.deskmate.redis_url) as redis, asyncio.timeout(within_s):
+        while await redis.exists(bell.queue_key):
+            await asyncio.sleep(0.05)
+
+
+async def test_f66_bells_are_heard_again_where_the_line_to_them_died_and_nobody_said_so(stage: Stage) -> None:
+    """F66: meanwhile work is found by looking for it."""
+    stage.model.answer_with(says("found"))
+    async with Proxy(stage.deskmate.redis_url) as proxy:
+        stage.deskmate.environment["BELLS"] = proxy.redis_url
+        await stage.start(settings={"rq": {"url": "$BELLS"}})
+        await heard(stage, 10)
+        proxy.half_open()
+        said = await stage.slack.say(stage.hook, "hello?")
+        assert (await stage.slack.reply_to(said)).text == "found"
+        await heard(stage, 30)  # it takes 7 s, and as long as a busy machine wants
+        assert stage.posts() == ["found"]
 
 
 async def test_a_worker_that_stood_still_past_its_lease_counts_it_and_goes_on(stage: Stage) -> None:
