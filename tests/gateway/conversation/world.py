@@ -55,10 +55,12 @@ class World:
     stores: list[Store] = field(default_factory=list)
     patience_s: float = 5.0
     """How long a claim is waited for; a guard that is taken out does not come back by waiting."""
+    timeout_s: float = 2.0
+    """How long an answer of the server is waited for."""
 
     async def mailbox(self) -> Mailbox:
         """As a process of its own would have it."""
-        store = open_store(self.url, self.layout, timeout_s=2.0)
+        store = open_store(self.url, self.layout, timeout_s=self.timeout_s)
         self.stores.append(store)
         mailbox = Mailbox(store, self.settings)
         await mailbox.open()
@@ -101,12 +103,12 @@ class World:
     async def keys(self) -> dict[bytes, bytes]:
         """All keys of this world, dumped: what `restore` brings back, as a server that lost its tail would."""
         redis: Any = self.stores[0].redis
-        names = [name async for name in redis.scan_iter(f"{self.layout.prefix}:*")]
+        names = [name async for name in redis.scan_iter(f"{self.layout.prefix}:*", count=1_000)]
         return {name: dumped for name in names if (dumped := await redis.dump(name)) is not None}
 
     async def restore(self, kept: dict[bytes, bytes]) -> None:
         redis: Any = self.stores[0].redis
-        async for name in redis.scan_iter(f"{self.layout.prefix}:*"):
+        async for name in redis.scan_iter(f"{self.layout.prefix}:*", count=1_000):
             await redis.delete(name)
         for name, dumped in kept.items():
             await redis.restore(name, 0, dumped)
@@ -116,14 +118,14 @@ class World:
         redis: Any = self.stores[0].redis
         root = self.layout.root(0)
         ready: list[str] = []
-        async for name in redis.scan_iter(f"{root}:ready:*"):
+        async for name in redis.scan_iter(f"{root}:ready:*", count=1_000):
             ready += [one.decode() for one in await redis.zrange(name, 0, -1)]
         due = [one.decode() for one in await redis.zrange(f"{root}:due", 0, -1)]
         assert not set(ready) & set(due), "a conversation is in ready and in due"
         assert len(ready) == len(set(ready)), "a conversation is ready in two channels"
         assert int(await redis.get(f"{root}:waiting") or 0) == len(ready), "the count of those who wait is wrong"
         running: dict[str, int] = {}
-        async for name in redis.scan_iter(f"{root}:c:*"):
+        async for name in redis.scan_iter(f"{root}:c:*", count=1_000):
             conversation = name.decode().removeprefix(f"{root}:c:")
             if ":" in conversation:
                 continue
