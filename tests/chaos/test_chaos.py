@@ -18,7 +18,7 @@ from tests.chaos import soak
 from tests.chaos.naive import naive_town
 from tests.chaos.run import Order, chaos
 from tests.harness.checking import check
-from tests.harness.history import History
+from tests.harness.history import Granted, History, Posted, Wrote
 
 SEED: Final = 11
 
@@ -104,6 +104,24 @@ def test_a_pool_that_fills_is_told_from_a_leak(name: str) -> None:
     assert not too_much(name, [5, 20, 8, 30, 9, 25, 12, 9]), "it comes and goes"
     assert too_much(name, [5, 6, 7, 8, 9, 10, 11, 12]) == [name], "it rises with each turn"
     assert too_much(name, [0, 0, 0, 0, 0, 2, 4, 6]) == [name], "it was not there before"
+
+
+def test_a_pool_may_grow_by_as_many_as_were_more_at_once() -> None:
+    """A machine that stands still for a moment has more turns at once than ever before."""
+    grants = [Granted(at_s, conversation=f"c{at_s}", process="w", token="", fence=1) for at_s in (1, 3, 12, 13, 14, 15)]
+    ends = [
+        Wrote(at_s, conversation="", process="w", token="", fence=1, script="settle", verdict="OK", releases=True)
+        for at_s in (2, 4, 16, 17, 18, 19)
+    ]
+    posts = [
+        Posted(at_s, conversation="c", message="m", begin_s=begin_s, status=200, place=0, process="g")
+        for begin_s, at_s in ((1, 5), (2, 6), (3, 7), (15, 16))
+    ]
+    most = soak.at_once(History.of([*grants, *ends, *posts]))
+    assert most == {"w": (1, 4), "g": (3, 1)}
+    grew = {"w redis connections": (8.0, 14.0), "w model connections": (8.0, 15.0), "w file descriptors": (4.0, 8.0)}
+    came = soak.Came(soak.Order(1), check(History.of([])), grew, 8, most)
+    assert came.too_much == ["w model connections", "w file descriptors"]
 
 
 def test_descriptors_are_told_by_where_they_lead(tmp_path: Path) -> None:
