@@ -26,7 +26,7 @@ from tests.harness.webhook_twin import Taken
 from tests.sweep import kinds
 from tests.sweep.book import Book
 from tests.sweep.lane import Lane, Running, Stands, scripts
-from tests.sweep.stands import Keyed, Keyless, Model, Tools
+from tests.sweep.stands import Keyed, Keyless, Model, Searched, Tools
 from tests.sweep.trap import Wires
 
 LEFT: frozenset[str] = frozenset({"due", "running", "channels", "inbox", "control", "outbox", "states"})
@@ -101,6 +101,7 @@ class Street(Lane):
     def _configure(self, name: str, urls: Mapping[str, str]) -> Path:
         stands = self.stands
         direct = {"model": stands.model.url, "telegram": stands.keyless.url, "tools": stands.tools.url}
+        direct["slack"] = stands.searched.url
         file = super()._configure(name, {**urls, **direct, "platform": f"{stands.keyed.url}/{name}"})
         settings = yaml.safe_load(file.read_text())
         for connection in settings["connections"].values():  # as shipped, or a little less than a send may take
@@ -310,6 +311,7 @@ async def town(folder: Path, plan: Plan) -> AsyncIterator[Town]:
             await stack.enter_async_context(Platform(book.pages["platform"])),
             await stack.enter_async_context(Keyless(book.pages["platform"], process)),
             await stack.enter_async_context(Tools(folder, book.pages["tools"])),
+            await stack.enter_async_context(Searched(book.pages["platform"], process)),
         )
         wires = Watching(book.pages["wire"], stands.keyless.called)
         for number in range(1, plan.machines + 1):

@@ -280,7 +280,7 @@ class SlackTwin:
         shown = f"<@{BOT_USER}> {text}" if mention and not direct else text
         self.channels.add(channel)
         self.people.add(user)
-        message = Message(channel, self._next_ts(), user, shown, thread_ts)
+        message = Message(channel, self.next_ts(), user, shown, thread_ts)
         self.messages.append(message)
         if kinds is None:
             kinds = ("message", "app_mention") if mention and not direct else ("message",)
@@ -301,7 +301,7 @@ class SlackTwin:
         """A person gives a slash command. It is not sent again."""
         self.channels.add(channel)
         self.people.add(user)
-        said = Said(channel, self._next_ts(), None)
+        said = Said(channel, self.next_ts(), None)
         form = {
             "token": "verification",
             "team_id": TEAM,
@@ -321,7 +321,7 @@ class SlackTwin:
         """A person presses the button of that label below a message. It is not sent again."""
         [button] = [one for one in message.buttons if one["text"]["text"] == label]
         direct = message.channel.startswith("D")
-        said = Said(message.channel, self._next_ts(), message.thread_ts or (None if direct else message.ts))
+        said = Said(message.channel, self.next_ts(), message.thread_ts or (None if direct else message.ts))
         container = {"type": "message", "message_ts": message.ts, "channel_id": message.channel, "is_ephemeral": False}
         told = {
             "type": "block_actions",
@@ -489,7 +489,7 @@ class SlackTwin:
                 raise Refused("thread_not_found")
         metadata = _metadata(arguments)
         blocks = arguments.get("blocks") or []
-        message = Message(channel, self._next_ts(), BOT_USER, text, thread, BOT_ID, metadata, blocks=blocks)
+        message = Message(channel, self.next_ts(), BOT_USER, text, thread, BOT_ID, metadata, blocks=blocks)
         self._append(message)
         self._take("chat.postMessage", message, arguments)
         return {"ok": True, "channel": channel, "ts": message.ts, "message": _shown(message, metadata=True)}
@@ -506,7 +506,7 @@ class SlackTwin:
         is_shown = thread is None or any(one.thread_ts == thread for one in self.messages)
         self.whispers.append(Whisper(channel, user, text, thread, is_shown))
         self._take("chat.postEphemeral", Message(channel, "", BOT_USER, text, thread, BOT_ID), arguments)
-        return {"ok": True, "message_ts": self._next_ts()}
+        return {"ok": True, "message_ts": self.next_ts()}
 
     def _update(self, _: str, arguments: dict[str, Any]) -> dict[str, Any]:
         channel = self._channel(arguments)
@@ -548,7 +548,7 @@ class SlackTwin:
         if arguments.get("task_display_mode", "timeline") not in {"timeline", "plan"}:
             raise Refused("invalid_arguments")
         text = _delta(arguments, required=False)
-        message = Message(channel, self._next_ts(), BOT_USER, text, thread, BOT_ID, streaming=True)
+        message = Message(channel, self.next_ts(), BOT_USER, text, thread, BOT_ID, streaming=True)
         self._append(message)
         self._take("chat.startStream", message, arguments)
         return {"ok": True, "channel": channel, "ts": message.ts}
@@ -612,7 +612,7 @@ class SlackTwin:
         if thread is not None and self._message(channel, thread) is None:
             raise Refused("thread_not_found")
         text = str(arguments.get("initial_comment") or "")
-        message = Message(channel, self._next_ts(), BOT_USER, text, thread, BOT_ID, files=[one["id"] for one in files])
+        message = Message(channel, self.next_ts(), BOT_USER, text, thread, BOT_ID, files=[one["id"] for one in files])
         self._append(message)
         for one, upload in zip(files, brought, strict=True):
             assert upload
@@ -655,7 +655,7 @@ class SlackTwin:
             self._take("response_url", original, body)
         elif body.get("response_type") == "in_channel":
             blocks = body.get("blocks") or []
-            message = Message(response.channel, self._next_ts(), "", text, None, BOT_ID, blocks=blocks)
+            message = Message(response.channel, self.next_ts(), "", text, None, BOT_ID, blocks=blocks)
             self._append(message)
             self._take("response_url", message, body)
         else:
@@ -704,7 +704,7 @@ class SlackTwin:
             raise Refused("invalid_ts_latest" if ts else "invalid_arguments")
         return next((one for one in self.messages if one.channel == channel and one.ts == ts), None)
 
-    def _next_ts(self) -> str:
+    def next_ts(self) -> str:
         """Later than the one before, by Slack's clock, which is ours."""
         last = float(self.messages[-1].ts) if self.messages else 0.0
         return f"{max(time.time(), last + 0.000_1):.6f}"

@@ -15,7 +15,7 @@ from typing import Final
 
 import workers.alone
 import workers.opening  # noqa: F401  # so that all scripts are known by their names
-from tests.sweep.choosing import NoPoint, Order
+from tests.sweep.choosing import PLATFORMS, NoPoint, Order
 from tests.sweep.kinds import KINDS
 from tests.sweep.run import WAITS, summary, sweep
 from tests.sweep.sabotage import SABOTAGES
@@ -47,6 +47,8 @@ EXAMPLES: Final = """
 examples:
   make kill-sweep                                    1,200 kills, another seed each time
   make kill-sweep SEED=7 KINDS=once,asks COUNT=200   the same points in the same order as any run with seed 7
+  python -m tests.sweep --gateways 2 --roles gateway --count 100
+                                                     two gateways, and each gets every message
   python -m tests.sweep --how stop,group,term,twice,parent --count 600
   python -m tests.sweep --waits shipped --model-s 3 --roles worker --lanes 20 --count 200 --at 'model|append #[3-9]|mark'
                                                      how long a takeover takes with the shipped waits
@@ -74,7 +76,8 @@ def main() -> int:
         default=("kill",),
         help="faults (default: kill)",
     )
-    options.add_argument("--platforms", type=_words(("keyed", "keyless")), default=("keyed", "keyless"), help="keyed: knows a repeated send by its key; keyless: does not (default: both)")  # fmt: skip
+    options.add_argument("--platforms", type=_words(PLATFORMS), default=PLATFORMS, help="keyed: knows a repeated send by its key; keyless: does not; skipping: does not, and the profile says `unclear_send: skip`; searched: Slack, where one can look whether it is there (default: all)")  # fmt: skip
+    options.add_argument("--gateways", type=int, default=1, help="so many in each lane, and each gets every message (default 1)")  # fmt: skip
     options.add_argument("--roles", type=_words(("gateway", "worker")), default=("gateway", "worker"), help="whose messages (default: both)")  # fmt: skip
     options.add_argument("--waits", choices=WAITS, default="short", help="short: a lease of 2.5 s; shipped: all waits as they are shipped (default: short)")  # fmt: skip
     options.add_argument("--model-s", type=float, default=0.0, help="answers of the model take up to so many seconds, so that faults fall anywhere in a lease (default 0)")  # fmt: skip
@@ -88,7 +91,7 @@ def main() -> int:
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
     order = Order(
         seed=seed, count=0 if given.list else given.count, kinds=given.kinds, platforms=given.platforms, hows=given.how, waits=given.waits,
-        lanes=given.lanes, roles=given.roles, spread=given.spread, at=given.at, sabotage=given.sabotage, model_s=given.model_s,
+        lanes=given.lanes, roles=given.roles, spread=given.spread, at=given.at, sabotage=given.sabotage, model_s=given.model_s, gateways=given.gateways,
     )  # fmt: skip
     folder = given.folder or Path(tempfile.mkdtemp(prefix="kill-sweep-"))
     try:

@@ -16,6 +16,7 @@ from tests.sweep.trap import Point
 
 Turn = tuple[str, Platform, bool]
 """A kind of turn, on which platform, and whether alone in a child process."""
+PLATFORMS: Final[tuple[Platform, ...]] = ("keyed", "keyless", "skipping", "searched")
 FOLLOWS: Final = 0.25
 """In so many trials another message comes right behind the fault."""
 SECOND_MAX: Final = 40
@@ -34,7 +35,7 @@ class Order:
     count: int
     """How many faults."""
     kinds: Sequence[str] = tuple(KINDS)
-    platforms: Sequence[Platform] = ("keyed", "keyless")
+    platforms: Sequence[Platform] = PLATFORMS
     hows: Sequence[How] = ("kill",)
     waits: str = "short"
     lanes: int = 10
@@ -45,6 +46,8 @@ class Order:
     """Take points evenly from all kinds instead of all points in turn: for a short run."""
     at: str = ""
     """Only points of which this regular expression finds something."""
+    gateways: int = 1
+    """In each lane; every message is delivered to each of them."""
     sabotage: str = ""
     """A guard that is taken out: see `tests.sweep.sabotage`."""
 

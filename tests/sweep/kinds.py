@@ -1,4 +1,4 @@
-"""Five kinds of turn, as what people write and what the scripted model answers.
+"""Six kinds of turn, as what people write and what the scripted model answers.
 
 A message names itself (`mark:c7.0`), its kind, and its conversation's word; the model finds all three in what it is sent,
 so that one script serves every conversation at once. A call names itself as well: `c7.0.s1`.
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, says, several
+from workers.prompt.compaction import INSTRUCTIONS
 
 SAID: Final = re.compile(r"kind:(\w+) mark:([\w.-]+) (QX\w+Z)")
 CANARY: Final = re.compile(r"QX\w+?Z")
@@ -20,9 +21,11 @@ UNKNOWN: Final = "it is not known whether"
 SERVER: Final = "desk"
 PART_CHARACTERS: Final = 400
 """`text_limit` of the platform with keys: a long answer comes in three parts."""
-TELEGRAM_CHARACTERS: Final = 4_096
-KEYED, KEYLESS = "c", "k"
+ELSEWHERE_CHARACTERS: Final = 4_096
+KEYED, KEYLESS, SKIPPING, SEARCHED = "c", "k", "s", "l"
 """How names of conversations begin, by their platform."""
+SUMMARY: Final = "sum"
+"""What stands in a summary, as if it were a message of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Kind:
     parts: int = 1
     asks: bool = False
     """A person says yes before it goes on."""
+    compacts: bool = False
+    """The turn is a /compact, behind two messages that were answered and before one more."""
 
     @property
     def calls(self) -> int:
@@ -53,6 +58,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind("once", "a tool that must not run twice, then one that reads", (("pay",), ("look",))),
         Kind("asks", "a tool that waits for a person's yes", (("sign",),), asks=True),
         Kind("long", "a reply in three parts", parts=3),
+        Kind("compact", "what was said is put away, and one more message comes", compacts=True),
     )
 }
 
@@ -60,6 +66,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 def answer(asked: Asked) -> Reply:
     """What the scripted model says."""
     turn = turn_of(asked)
+    if is_summary(asked):
+        return says(f"Decided: kind:plain mark:{turn.message.split('.')[0]}.{SUMMARY} {turn.canary}")
     kind = KINDS[turn.kind]
     if turn.step < len(kind.steps):
         named = [
@@ -72,7 +80,7 @@ def answer(asked: Asked) -> Reply:
     words = f"re mark:{turn.message} {turn.canary}"
     if kind.parts > 1:
         # each paragraph nearly fills a part, so that the platform's limit cuts between them
-        most = PART_CHARACTERS if turn.message.startswith(KEYED) else TELEGRAM_CHARACTERS
+        most = PART_CHARACTERS if turn.message.startswith(KEYED) else ELSEWHERE_CHARACTERS
         filling = "word " * ((most * 3 // 4) // 5)
         said = [f"{words} part {number}of{kind.parts} {filling}".strip() for number in range(1, kind.parts + 1)]
         return says("\n\n".join(said), deltas=6)
@@ -100,6 +108,11 @@ def turn_of(asked: Asked) -> Turn:
             kind, message, canary = found[-1]
             return Turn(kind, message, canary, sum(one["role"] == "assistant" for one in messages[at:]))
     raise LookupError("no message of a person")
+
+
+def is_summary(asked: Asked) -> bool:
+    """Of what is put away, and no turn."""
+    return str(asked.request["system"][0]["text"]).startswith(INSTRUCTIONS)
 
 
 def said_in(asked: Asked) -> tuple[str, ...]:

@@ -23,13 +23,15 @@ from tests.harness.deployment import free_port
 from tests.harness.fake_model import KEY
 from tests.harness.history import Fault, now_s
 from tests.harness.nursery import Born, Nursery
+from tests.harness.slack_twin import BOT_TOKEN as SLACK_TOKEN
+from tests.harness.slack_twin import SIGNING_SECRET
 from tests.harness.tap import Names, Tap
 from tests.harness.telegram_twin import BOT_TOKEN, USERNAME
 from tests.harness.telegram_twin import SECRET as TELEGRAM_SECRET
 from tests.harness.webhook_twin import REPLY_SECRET, SECRET
 from tests.sweep.book import Book
 from tests.sweep.kinds import PART_CHARACTERS, SERVER
-from tests.sweep.stands import Keyed, Keyless, Model, Tools
+from tests.sweep.stands import Keyed, Keyless, Model, Searched, Tools
 from tests.sweep.trap import Wires
 
 SHORT: Final = {
@@ -47,7 +49,8 @@ SHORT: Final = {
 """A profile of short waits: a dead worker is missed after 2.5 s instead of 6. With less, a busy machine takes leases away."""
 SHIPPED: Final[Mapping[str, Any]] = {}
 """Waits as they are shipped."""
-PROFILE: Final = {
+PROFILE: Final[Mapping[str, Any]] = {
+    "context": {"keep_messages": 1},
     "tools": ["load_skill", "current_time", f"{SERVER}__look", f"{SERVER}__pay", f"{SERVER}__sign"],
     "approvals": {"ask": [f"{SERVER}__sign"], "tainted": "allow"},
     "instructions": "You are a test.",
@@ -66,6 +69,11 @@ class Stands:
     keyed: Keyed
     keyless: Keyless
     tools: Tools
+    searched: Searched
+
+    def called(self, room: str) -> str:
+        """The driver's name of the conversation in a room of whichever platform."""
+        return self.searched.conversations.get(room) or self.keyless.called(room)
 
 
 @dataclass(slots=True)
@@ -96,7 +104,7 @@ class Lane:
     async def __aenter__(self) -> Self:
         self.folder.mkdir(parents=True)
         self.prefix = f"k{self.number}"
-        self.wires = Wires(self.stands.book.pages["wire"], self.stands.keyless.called)
+        self.wires = Wires(self.stands.book.pages["wire"], self.stands.called)
         self._numbers = itertools.count(1)
         self._stack = AsyncExitStack()
         self.http = await self._stack.enter_async_context(aiohttp.ClientSession())
@@ -109,9 +117,11 @@ class Lane:
         self._environment = {
             **environment, "RQ_KEY_PREFIX": f"{self.prefix}:rq", "MODEL_KEY": KEY, "HOOK_SECRET": SECRET,
             "HOOK_REPLY_SECRET": REPLY_SECRET, "TELEGRAM_TOKEN": BOT_TOKEN, "TELEGRAM_SECRET": TELEGRAM_SECRET,
+            "SLACK_TOKEN": SLACK_TOKEN, "SLACK_SECRET": SIGNING_SECRET,
         }  # fmt: skip
         (self.folder / "profiles").mkdir()
         (self.folder / "profiles" / "default.yaml").write_text(yaml.safe_dump(PROFILE))
+        (self.folder / "profiles" / "skipping.yaml").write_text(yaml.safe_dump({**PROFILE, "unclear_send": "skip"}))
         self._names = Names({script.sha: script.name for script in scripts()}, (f"{self.prefix}:",))
         await self._approve_tools()
         return self
@@ -131,6 +141,7 @@ class Lane:
             "platform": f"{self.stands.keyed.url}/{name}",
             "telegram": self.stands.keyless.url,
             "tools": self.stands.tools.url,
+            "slack": self.stands.searched.url,
         }
         tap = await Tap(name, self.wires, self.stands.redis_url, links, self._names).__aenter__()
         config = self._configure(name, tap.urls)
@@ -199,6 +210,10 @@ class Lane:
 
     def _configure(self, name: str, urls: Mapping[str, str]) -> Path:
         tools = {tool: {"effect": effect, "reach": "inside"} for effect, tools in NAMED.items() for tool in tools}
+        telegram: dict[str, Any] = {
+            "platform": "telegram", "api_base": urls["telegram"], "bot_token": "$TELEGRAM_TOKEN",
+            "secret_token": "$TELEGRAM_SECRET", "username": USERNAME,
+        }  # fmt: skip
         usual: dict[str, Any] = {
             "data": str(self.folder / "data"),
             "log": {"format": "json", "level": "info"},
@@ -210,11 +225,14 @@ class Lane:
                     "platform": "standard_webhooks", "secret": "$HOOK_SECRET", "reply_secret": "$HOOK_REPLY_SECRET",
                     "reply_url": urls["platform"], "text_limit": PART_CHARACTERS,
                 },
-                "tg": {
-                    "platform": "telegram", "api_base": urls["telegram"], "bot_token": "$TELEGRAM_TOKEN",
-                    "secret_token": "$TELEGRAM_SECRET", "username": USERNAME,
+                "tg": telegram,
+                "tgs": telegram.copy(),
+                "sl": {
+                    "platform": "slack", "api_base": urls["slack"], "bot_token": "$SLACK_TOKEN",
+                    "signing_secret": "$SLACK_SECRET", "messages_per_s": 0,
                 },
             },
+            "channels": [{"match": "tgs/*", "profile": "skipping"}],
             "mcp": {
                 "servers": {
                     SERVER: {"url": urls["tools"], "headers": {"X-Process": name}, "per": "worker", "tools": tools}
@@ -235,6 +253,7 @@ class Lane:
         """As an operator does it, once."""
         links = {"model": self.stands.model.url, "platform": self.stands.keyed.url}
         links |= {"telegram": self.stands.keyless.url, "tools": self.stands.tools.url}
+        links["slack"] = self.stands.searched.url
         config = self._configure("operator-0", links)
         log = self.folder / "operator-0.log"
         environment = {**self._environment, "REDIS_URL": self.stands.redis_url}

@@ -10,7 +10,8 @@ from tests.sweep.kinds import Kind
 from tests.sweep.trap import Point
 
 How = Literal["kill", "group", "stop", "term", "twice", "parent"]
-Platform = Literal["keyed", "keyless"]
+Platform = Literal["keyed", "keyless", "skipping", "searched"]
+"""Knows a repeated send by its key; doesn't; doesn't, and the profile says that it is not repeated then; can be looked at (Slack)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Plan:
     how: How = "kill"
     follows: bool = False
     """Another message comes right behind the fault."""
+    gateways: int = 1
+    """So many serve, and every message is delivered to each of them at once."""
     second: int = 0
     """With `twice`: how many messages later the one that took over is struck as well."""
 

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from tests.harness.checking import Violation
 from tests.sweep.choosing import Order, Turn, plans
-from tests.sweep.kinds import CANARY, KEYED, KEYLESS, KINDS
+from tests.sweep.kinds import CANARY, KEYED, KEYLESS, KINDS, SEARCHED, SKIPPING
 from tests.sweep.lane import SHIPPED, SHORT, Lane
 from tests.sweep.plan import Outcome, Plan, Platform
 from tests.sweep.sabotage import SABOTAGES
@@ -25,6 +25,9 @@ from tests.sweep.trial import Trial
 from tests.sweep.world import world
 
 WAITS: Final[Mapping[str, Mapping[str, Any]]] = {"short": SHORT, "shipped": SHIPPED}
+BEGINS: Final[Mapping[Platform, str]] = {
+    "keyed": KEYED, "keyless": KEYLESS, "skipping": SKIPPING, "searched": SEARCHED,
+}  # fmt: skip
 LEFT_MAX: Final = 20
 STUCK_S: Final = 240.0
 """No trial takes so long, whatever it finds: then the sweep itself is broken."""
@@ -73,13 +76,12 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
         again_s = 1.6 * float(waits.get("mailbox", {}).get("lease_s", 6.0))
 
         async def one(lane: Lane, *, kind: str, platform: Platform, **more: Any) -> Outcome:
-            name = f"{KEYED if platform == 'keyed' else KEYLESS}{next(numbers)}"
-            plan = Plan(name, KINDS[kind], platform, **more)
+            plan = Plan(f"{BEGINS[platform]}{next(numbers)}", KINDS[kind], platform, gateways=order.gateways, **more)
             async with asyncio.timeout(STUCK_S):
                 outcome = await Trial(lane, plan, again_s).run()
             result.outcomes.append(outcome)
             for violation in outcome.violations:
-                again = f"--kinds {kind} --platforms {platform} --how {plan.how} --at '^{re.escape(str(plan.point))}$'"
+                again = f"--kinds {kind} --platforms {platform} --how {plan.how} --gateways {plan.gateways} --at '^{re.escape(str(plan.point))}$'"
                 tell(f"BROKEN {again}\n  {violation}")
             return outcome
 
@@ -163,7 +165,7 @@ def summary(result: Result) -> list[str]:
         kind, platform, alone = turn
         shown = ", ".join(f"{number} {key[3]}" for key, number in sorted(by.items()) if key[:3] == turn) or "none"
         name = f"{platform}, alone" if alone else platform
-        lines.append(f"  {kind:6} {name:15} {len(points):4} points  struck: {shown}")
+        lines.append(f"  {kind:7} {name:15} {len(points):4} points  struck: {shown}")
     struck = sum(one.struck for one in result.struck)
     broken = len({id(plan) for plan, _ in result.violations})
     missed = sum(one.plan.point is not None and not one.struck for one in result.outcomes)

@@ -1,4 +1,6 @@
-"""The stand-ins of a sweep, each with its ledger: model, platforms with and without a key on each send, tools."""
+"""The stand-ins of a sweep, each with its ledger: model, tools, platforms with and without a key on each send, and one that
+can be asked what is there.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from tests.harness.fake_model import Asked, FakeModel
 from tests.harness.history import Accepted, Effect, Ledger, Refused, now_s
 from tests.harness.mcp_server import McpTwin, Session, said
 from tests.harness.model_replies import Reply
+from tests.harness.slack_twin import SlackTwin
 from tests.harness.telegram_twin import TelegramTwin
 from tests.harness.webhook_twin import Taken, WebhookTwin
 from tests.sweep import kinds
@@ -57,6 +60,7 @@ class Model(FakeModel):
                 canaries=kinds.canaries_in(asked),
                 tokens=len(asked.body) // 4,
                 process=self._whose(asked.peer[1]),
+                purpose="summary" if parsed and kinds.is_summary(asked) else "turn",
             )
         )
         return asked, parsed
@@ -142,6 +146,43 @@ class Keyless(TelegramTwin):
                     parts=int(part[2]) if part else 1,
                     text=text,
                     edit_of=str(result["message_id"]) if method == "editMessageText" else "",
+                    begin_s=begin_s,
+                    process=self._whose(peer[1]),
+                )
+            )
+        return result
+
+
+class Searched(SlackTwin):
+    """The platform that knows no key, and shows what stands there. Each conversation is a channel of its own, in one thread."""
+
+    def __init__(self, ledger: Ledger, whose: Callable[[int], str]) -> None:
+        super().__init__(retry_s=())
+        self._events = ledger
+        self._whose = whose
+        self.conversations: dict[str, str] = {}
+        """By the channel."""
+
+    async def _answer(self, request: web.Request, method: str) -> dict[str, Any]:
+        begin_s, before = now_s(), len(self.taken)
+        result = await super()._answer(request, method)
+        peer = request.transport.get_extra_info("peername") if request.transport else ("", 0)
+        for taken in self.taken[before:]:
+            there = self._message(taken.channel, taken.ts)
+            answers = tuple(dict.fromkeys(MARK.findall(taken.text)))
+            part = PART.search(taken.text)
+            what = what_of(taken.text, notice=not answers, buttons=bool(there and there.buttons))
+            self._events.write(
+                Accepted(
+                    now_s(),
+                    conversation=self.conversations.get(taken.channel, ""),
+                    id=taken.ts,
+                    what="deleted" if there is None else what,
+                    answers=answers,
+                    part=int(part[1]) if part else 1,
+                    parts=int(part[2]) if part else 1,
+                    text=taken.text,
+                    edit_of="" if method in {"chat.postMessage", "chat.startStream"} else taken.ts,
                     begin_s=begin_s,
                     process=self._whose(peer[1]),
                 )

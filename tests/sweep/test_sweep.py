@@ -19,7 +19,7 @@ COUNT = 30
 
 
 @pytest.mark.timeout(300)
-async def test_a_process_killed_at_thirty_messages_of_five_kinds_of_turn_breaks_nothing(tmp_path: Path) -> None:
+async def test_a_process_killed_at_thirty_messages_of_six_kinds_of_turn_breaks_nothing(tmp_path: Path) -> None:
     told: list[str] = []
     result = await sweep(Order(seed=20, count=COUNT, lanes=5, spread=True), tmp_path, told.append)
     assert result.is_good, "\n".join([*told, *summary(result)])

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tests.harness.checking import Rules, Violation, check
 from tests.harness.history import Accepted, Asked, Effect, now_s
 from tests.harness.processes import is_alive
 from tests.harness.tap import Message
-from tests.sweep.kinds import KINDS
+from tests.sweep.kinds import KINDS, SUMMARY
 from tests.sweep.lane import Lane, Running
 from tests.sweep.people import Person
-from tests.sweep.plan import Outcome, Plan
+from tests.sweep.plan import Outcome, Plan, Platform
 from tests.sweep.trap import Point, Trap
 
 WITHIN_S: Final = 90.0
@@ -27,6 +27,10 @@ WAKES_WITHIN_S: Final = 10.0
 LOOKS: Final = 4
 """So often a process that was stopped asks for work until it has surely come to what it was about to do."""
 CODE: Final = re.compile(r"\b([A-Z2-7]{6})\b")
+SENDING: Final[Mapping[Platform, Literal["keyed", "repeat", "skip"]]] = {
+    "keyed": "keyed", "keyless": "repeat", "skipping": "skip", "searched": "keyed",
+}  # fmt: skip
+"""Where one can look nothing comes twice, and nothing is left out."""
 TRIES_ALONE: Final = 2
 """As in `workers/runner.py`."""
 
@@ -57,17 +61,19 @@ class Trial:
         lane, plan = self._lane, self._plan
         faults_before = len(lane.faults)
         await self._prepare()
-        lane.wires.begin(list(self._traps))
         late = await self._play()
         points = list(dict.fromkeys(lane.wires.seen))
         left = await self._rest() if late else ""
         await self._clear(late=late)
-        rules = Rules(told_within_s=TOLD_WITHIN_S, sending="keyed" if plan.platform == "keyed" else "repeat")
-        verdict = check(self._book.history(plan.conversation, lane.faults[faults_before:]), rules)
+        rules = Rules(told_within_s=TOLD_WITHIN_S, sending=SENDING[plan.platform], summarises=plan.kind.compacts)
+        history = self._book.history(plan.conversation, lane.faults[faults_before:])
+        verdict = check(history, rules)
         outcome = Outcome(plan, points, struck=len(self._struck), remarks=verdict.counts["remarks"])
         outcome.violations = list(verdict.violations)
         if late:
             self._wrong.append(f"not at rest: {left or 'not all is answered'}")
+        if plan.kind.compacts and not late:
+            outcome.violations += self._mixed()
         outcome.violations += [Violation("I10", wrong, plan.conversation, str(plan.point)) for wrong in self._wrong]
         outcome.takeover_s = self._takeover_s()
         if not outcome.violations:
@@ -80,8 +86,8 @@ class Trial:
         if plan.alone:
             for worker in lane.of("worker"):
                 await lane.end(worker)
-        for role in ("gateway",) if plan.alone else ("gateway", "worker"):
-            if not lane.of(role):
+        for role, number in {"gateway": plan.gateways, "worker": 0 if plan.alone else 1}.items():
+            while len(lane.of(role)) < number:
                 await lane.ready(await lane.start(role))
 
     async def _play(self) -> bool:
@@ -107,6 +113,12 @@ class Trial:
 
     async def _talk(self) -> None:
         plan, person = self._plan, self._person
+        if plan.kind.compacts:
+            await self._talk_before()
+        self._lane.wires.begin(list(self._traps))
+        if plan.kind.compacts:
+            await self._compact()
+            return
         await person.say(0, plan.kind.text(person.message(0), person.canary), plan.kind.calls)
         if plan.alone:
             await self._as_if_two_had_died()
@@ -119,6 +131,39 @@ class Trial:
             sprung = self._first.sprung
             await _until(lambda: sprung.is_set() or self._seen("reply"))
             await person.say(2, KINDS["plain"].text(person.message(2), person.canary), 1)
+
+    async def _talk_before(self) -> None:
+        """Two messages and their answers, without a fault; a worker is there for it in any case."""
+        for place in range(2):
+            await self._say_plainly(place)
+            if not self._lane.of("worker"):
+                await self._lane.ready(await self._lane.start("worker"))
+            await self._settled()
+        if self._plan.alone:
+            for worker in self._lane.of("worker"):
+                await self._lane.end(worker)
+
+    async def _compact(self) -> None:
+        await self._person.say(2, "/compact", 1)
+        if self._plan.alone:
+            await self._as_if_two_had_died()
+        sprung = self._first.sprung if self._first else None
+        await _until(lambda: (sprung and sprung.is_set()) or self._answered())
+        await self._say_plainly(3)
+
+    async def _say_plainly(self, place: int) -> None:
+        person = self._person
+        await person.say(place, KINDS["plain"].text(person.message(place), person.canary), 1)
+
+    def _mixed(self) -> list[Violation]:
+        """What the model was sent at last is the old history or the new one, and no mixture (W24)."""
+        turns = [one for one in self._book.of(self._plan.conversation) if isinstance(one, Asked) and one.said]
+        last = [one for one in turns if one.purpose == "turn"][-1]
+        old, new = ([self._person.message(place) for place in places] for places in ((0, 1, 3), (1, 3)))
+        new.insert(0, f"{self._plan.conversation}.{SUMMARY}")
+        if list(last.said) in (old, new):
+            return []
+        return [Violation("I4", "neither the old history nor the new one", self._plan.conversation, "", (last,))]
 
     async def _as_if_two_had_died(self) -> None:
         lane = self._lane
@@ -200,7 +245,11 @@ class Trial:
         wanted = dict.fromkeys(self._person.posted, 1)
         seen: dict[str, set[int]] = {}
         for one in self._book.of(self._plan.conversation):
-            if isinstance(one, Accepted) and one.what in {"reply", "notice"}:
+            if not isinstance(one, Accepted):
+                continue
+            if self._plan.platform == "skipping" and one.what == "remark":
+                return True  # something will never come; what does is seen when nothing is left to do
+            if one.what in {"reply", "notice"}:
                 for message in one.answers or tuple(wanted):
                     seen.setdefault(message, set()).add(one.part)
                     wanted[message] = one.parts
@@ -228,7 +277,7 @@ class Trial:
             one.born.signal(signal.SIGCONT)
         for role in ("gateway", "worker"):
             there = lane.of(role)
-            for one in there if late else there[:-1]:
+            for one in there if late else there[: -self._plan.gateways if role == "gateway" else -1]:
                 await lane.end(one)
             if there and not late and not there[-1].born.runs:
                 await lane.end(there[-1])

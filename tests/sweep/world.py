@@ -16,7 +16,7 @@ from gateway.running.embedded import find_program, server_command, socket_path, 
 from tests.harness.processes import until
 from tests.sweep.book import Book
 from tests.sweep.lane import Lane, Stands, scripts
-from tests.sweep.stands import Keyed, Keyless, Model, Tools
+from tests.sweep.stands import Keyed, Keyless, Model, Searched, Tools
 
 
 @asynccontextmanager
@@ -59,6 +59,7 @@ async def world(
             await stack.enter_async_context(Keyed(book.pages["platform"])),
             await stack.enter_async_context(Keyless(book.pages["platform"], whose)),
             await stack.enter_async_context(Tools(folder, book.pages["tools"])),
+            await stack.enter_async_context(Searched(book.pages["platform"], whose)),
         )
         made = [Lane(number, folder / f"lane-{number}", stands, waits, sabotage) for number in range(1, lanes + 1)]
         opened += await asyncio.gather(*(stack.enter_async_context(lane) for lane in made))
