@@ -11,10 +11,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gateway.conversation import mailbox
+from gateway.platforms import Outcome
+from gateway.platforms.slack import Adapter as Slack
 from gateway.platforms.standard_webhooks import Adapter
 from gateway.store import Script
+from workers import turn
 from workers.agent.moves import Pending
 from workers.calling.judging import Judge
+from workers.prompt.context import begin_after
+from workers.sending import delivery
 
 
 def runs_again() -> None:
@@ -60,6 +65,37 @@ def writes_on() -> None:
     mailbox.script = unguarded
 
 
+def looks_nowhere() -> None:
+    """What was sent is not found where one looks for it."""
+
+    async def finds(*_: Any) -> Outcome:
+        return Outcome("target_gone")
+
+    Slack.find = finds  # type: ignore[method-assign, assignment]
+
+
+def knows_all_keys() -> None:
+    """Every platform is taken for one that knows what is sent again."""
+
+    def knows(*_: Any) -> bool:
+        return True
+
+    vars(delivery)["key_is_known"] = knows
+
+
+def puts_too_much_away() -> None:
+    """With a summary goes what was to stay beside it."""
+
+    def begins(records: Any, place: int) -> int | None:
+        return None if begin_after(records, place) is None else place
+
+    vars(turn)["begin_after"] = begins
+
+
 SABOTAGES: Final[Mapping[str, Callable[[], None]]] = {
-    one.__name__: one for one in (runs_again, new_keys, knows_nothing, writes_on)
+    one.__name__: one
+    for one in (
+        *(runs_again, new_keys, knows_nothing, writes_on),
+        *(looks_nowhere, knows_all_keys, puts_too_much_away),
+    )
 }

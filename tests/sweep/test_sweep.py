@@ -34,6 +34,18 @@ async def test_a_process_killed_at_thirty_messages_of_six_kinds_of_turn_breaks_n
         ("runs_again", ("--kinds", "once", "--at", "after worker tools tools/call #1"), "I3 effect twice"),
         ("new_keys", ("--kinds", "plain", "--at", "after worker platform"), "I2 doubled"),
         ("knows_nothing", ("--kinds", "plain", "--at", "after gateway webhook"), "I4 twice in the history"),
+        ("knows_nothing", ("--kinds", "plain", "--gateways", "2", "--count", "0"), "I4 twice in the history"),
+        (
+            "looks_nowhere",
+            ("--kinds", "plain", "--platforms", "searched", "--at", "after worker slack .*chat.postMessage"),
+            "I2 doubled",
+        ),
+        (
+            "knows_all_keys",
+            ("--kinds", "plain", "--platforms", "skipping", "--at", "after worker telegram .*sendMessage"),
+            "I2 doubled",
+        ),
+        ("puts_too_much_away", ("--kinds", "compact", "--count", "0"), "I4 neither the old history nor the new one"),
     ],
 )
 @pytest.mark.timeout(300)

@@ -566,7 +566,7 @@ async def test_a_stream_whose_beginning_is_unclear_is_found_or_was_never_there(
     to = assistant(slack)
     since_ms = round(time.time() * 1000)
     await adapter.send(to, text("a reply of before"), "another")
-    slack.messages.append(Message(DIRECT, slack._next_ts(), BOT_USER, "", slack.messages[0].ts, BOT_ID, files=["F1"]))
+    slack.messages.append(Message(DIRECT, slack.next_ts(), BOT_USER, "", slack.messages[0].ts, BOT_ID, files=["F1"]))
     slack.next(on="chat.startStream", close=True, taken=taken)
     assert (await adapter.show(to, growing("Hello"), KEY, None)).kind == "ambiguous"
     found = await adapter.find(to, KEY, since_ms)
