@@ -112,7 +112,7 @@ def turn_of(asked: Asked) -> Turn:
 
 def is_summary(asked: Asked) -> bool:
     """Of what is put away, and no turn."""
-    return str(asked.request["system"][0]["text"]).startswith(INSTRUCTIONS)
+    return any(str(block["text"]).startswith(INSTRUCTIONS) for block in asked.request.get("system", ()))
 
 
 def said_in(asked: Asked) -> tuple[str, ...]:
