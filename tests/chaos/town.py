@@ -25,7 +25,7 @@ from tests.harness.tap import Message, Place
 from tests.harness.webhook_twin import Taken
 from tests.sweep import kinds
 from tests.sweep.book import Book
-from tests.sweep.lane import Lane, Running, Stands, scripts
+from tests.sweep.lane import Lane, Running, Stands, scripts, whose
 from tests.sweep.stands import Keyed, Keyless, Model, Searched, Tools
 from tests.sweep.trap import Wires
 
@@ -292,7 +292,7 @@ async def town(folder: Path, plan: Plan) -> AsyncIterator[Town]:
     lanes: list[Lane] = []
 
     def process(port: int) -> str:
-        return next((name for lane in lanes if (name := lane.whose(port))), "")
+        return whose(lanes, port)
 
     async with AsyncExitStack() as stack:
         book = Tally(folder / "ledgers")

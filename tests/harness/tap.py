@@ -89,8 +89,10 @@ class Tap:
         self._joined: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.urls: dict[str, str] = {}
-        self.ports: set[int] = set()
-        """Of our ends of the connections to HTTP servers: by these a server knows whose request it is."""
+        self.ports: dict[int, float] = {}
+        """Of our ends of the connections to HTTP servers, and since when: by these a server knows whose request it is. One that was
+        closed may be another tap's next: who opened it last has it.
+        """
 
     async def __aenter__(self) -> Self:
         for link, target in self._targets.items():
@@ -137,7 +139,7 @@ class Tap:
                 from_it, to_it = await asyncio.open_unix_connection(target.path)
             else:
                 from_it, to_it = await asyncio.open_connection(target.hostname, target.port)
-                self.ports.add(to_it.get_extra_info("sockname")[1])
+                self.ports[to_it.get_extra_info("sockname")[1]] = time.monotonic()
             line = _RedisLine(self, to_it, to_us) if link == "redis" else _HttpLine(self, link, to_it, to_us)
             self._writers.add(to_it)
             try:

@@ -15,7 +15,7 @@ from gateway.running.children import leashed
 from gateway.running.embedded import find_program, server_command, socket_path, socket_url
 from tests.harness.processes import until
 from tests.sweep.book import Book
-from tests.sweep.lane import Lane, Stands, scripts
+from tests.sweep.lane import Lane, Stands, scripts, whose
 from tests.sweep.stands import Keyed, Keyless, Model, Searched, Tools
 
 
@@ -43,8 +43,8 @@ async def world(
     """Lanes in which nothing runs yet. Ledgers in `folder/ledgers`."""
     opened: list[Lane] = []
 
-    def whose(port: int) -> str:
-        return next((name for lane in opened if (name := lane.whose(port))), "")
+    def process(port: int) -> str:
+        return whose(opened, port)
 
     async with AsyncExitStack() as stack:
         book = stack.enter_context(Book(folder / "ledgers"))
@@ -55,11 +55,11 @@ async def world(
         stands = Stands(
             book,
             url,
-            await stack.enter_async_context(Model(book.pages["model"], whose, model_s)),
+            await stack.enter_async_context(Model(book.pages["model"], process, model_s)),
             await stack.enter_async_context(Keyed(book.pages["platform"])),
-            await stack.enter_async_context(Keyless(book.pages["platform"], whose)),
+            await stack.enter_async_context(Keyless(book.pages["platform"], process)),
             await stack.enter_async_context(Tools(folder, book.pages["tools"])),
-            await stack.enter_async_context(Searched(book.pages["platform"], whose)),
+            await stack.enter_async_context(Searched(book.pages["platform"], process)),
         )
         made = [Lane(number, folder / f"lane-{number}", stands, waits, sabotage) for number in range(1, lanes + 1)]
         opened += await asyncio.gather(*(stack.enter_async_context(lane) for lane in made))
