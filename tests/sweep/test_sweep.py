@@ -46,6 +46,7 @@ async def test_a_process_killed_at_thirty_messages_of_six_kinds_of_turn_breaks_n
             "I2 doubled",
         ),
         ("puts_too_much_away", ("--kinds", "compact", "--count", "0"), "I4 neither the old history nor the new one"),
+        ("writes_on", ("--kinds", "plain", "--at", "before worker redis settle #1", "--how", "stop"), "I5 two writers"),
     ],
 )
 @pytest.mark.timeout(300)

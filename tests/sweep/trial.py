@@ -54,6 +54,8 @@ class Trial:
         """When, and which process."""
         self._children: list[int] = []
         self._wrong: list[str] = []
+        self._held: Message | None = None
+        """What a process that was stopped had on its way to Redis."""
         self._resumed = asyncio.Event()
 
     async def run(self) -> Outcome:
@@ -193,6 +195,7 @@ class Trial:
                 lane.fault(running.name, "stop", str(point))
                 self._stopped.append(running)
                 if message.link == "redis":  # a write comes late; what is sent elsewhere has left before the pause
+                    self._held = message if point.place == "before" else None
                     await self._resumed.wait()
                 return True
             case "term":
@@ -223,9 +226,13 @@ class Trial:
             case "stop":
                 await asyncio.sleep(self._again_s)  # nothing tells that it is long enough
                 asked = lane.wires.looks[struck.name]
+                self._resumed.set()
+                if held := self._held:  # it gets there before its process wakes, and leaves the line that it came by
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(WAKES_WITHIN_S):
+                            await _until(lambda: held.answer)
                 struck.born.signal(signal.SIGCONT)
                 lane.fault(struck.name, "continue")
-                self._resumed.set()
                 if struck.name.startswith("worker"):
                     with suppress(TimeoutError):
                         async with asyncio.timeout(WAKES_WITHIN_S):
