@@ -357,7 +357,8 @@ async def test_a_slow_turn_beside_several_messages_that_kill_their_worker_is_ans
     deaths = 0
 
     async def die(peer: tuple[str, int]) -> None:
-        await stage.model.until(lambda: len(stage.asked_with("innocent")) > deaths)  # it was begun again
+        asked = partial(stage.asked_with, "innocent")
+        await stage.model.until(lambda: len(asked()) > deaths, within_s=120)  # it was begun again
         kill_caller(peer)
 
     def script(asked: Asked) -> Reply:
@@ -385,7 +386,7 @@ async def test_a_slow_turn_beside_several_messages_that_kill_their_worker_is_ans
             await stage.model.until(lambda: len(stage.asked_with("innocent")) > POISONS * ALONE_AFTER, within_s=120)
             hold.set()
             assert (await stage.slack.reply_to(innocent)).text == "slow, and well"
-        assert "several attempts" in (await stage.slack.reply_to(poison, timeout_s=60)).text
+        assert "several attempts" in (await stage.slack.reply_to(poison, timeout_s=120)).text
     keeping.cancel()
     assert deaths == POISONS * ALONE_AFTER
     assert stage.posts().count("slow, and well") == 1
@@ -399,8 +400,8 @@ async def test_what_takes_its_worker_down_with_it_is_buried_and_who_was_beside_i
     deaths = 0
 
     async def die() -> None:
-        asked = partial(stage.asked_with, "innocent")
-        await stage.model.until(lambda: len(asked()) > deaths or ALONE_AFTER + deaths >= SOLE_AFTER)
+        beside = partial(stage.asked_with, "innocent")
+        await stage.model.until(lambda: len(beside()) > deaths or ALONE_AFTER + deaths >= SOLE_AFTER, within_s=120)
         worker = psutil.Process(stage.deskmate.running[-1].pid)
         for one in (worker, *worker.children(recursive=True)):
             one.kill()
