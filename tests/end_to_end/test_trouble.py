@@ -393,15 +393,15 @@ async def test_a_slow_turn_beside_several_messages_that_kill_their_worker_is_ans
     assert len(stage.posts()) == 1 + POISONS
 
 
-@pytest.mark.timeout(420)  # six workers die
+@pytest.mark.timeout(420)  # three workers die, each with its children
 async def test_what_takes_its_worker_down_with_it_is_buried_and_who_was_beside_it_is_answered(stage: Stage) -> None:
     """As one that uses up the memory of a container: there all processes end, also where it is alone in its own."""
     dying: set[asyncio.Task[None]] = set()
-    deaths = 0
+    before, deaths = SOLE_AFTER - 1, 0  # the last of those that both were beside each other in, and what comes then
 
     async def die() -> None:
         beside = partial(stage.asked_with, "innocent")
-        await stage.model.until(lambda: len(beside()) > deaths or ALONE_AFTER + deaths >= SOLE_AFTER, within_s=120)
+        await stage.model.until(lambda: len(beside()) > deaths or before + deaths >= SOLE_AFTER, within_s=120)
         worker = psutil.Process(stage.deskmate.running[-1].pid)
         for one in (worker, *worker.children(recursive=True)):
             one.kill()
@@ -410,7 +410,7 @@ async def test_what_takes_its_worker_down_with_it_is_buried_and_who_was_beside_i
         if "poison" in asked.text:
             dying.add(asyncio.create_task(die()))
             return says("never", hold=asyncio.Event())
-        if "innocent" in asked.text and ALONE_AFTER + deaths < SOLE_AFTER:
+        if "innocent" in asked.text and before + deaths < SOLE_AFTER:
             return says("never", hold=asyncio.Event())
         return says("well", before_s=0.5)
 
@@ -425,13 +425,13 @@ async def test_what_takes_its_worker_down_with_it_is_buried_and_who_was_beside_i
     await stage.start(workers=0)
     innocent = await stage.slack.say(stage.hook, "innocent")
     poison = await stage.slack.say(stage.hook, "poison")
-    await as_if_two_had_died(stage)
+    await as_if_many_had_died(stage, before)
     await stage.deskmate.start_worker()
     keeping = asyncio.create_task(keep_a_worker())
     assert (await stage.slack.reply_to(innocent, timeout_s=150)).text == "well"
     assert "several attempts" in (await stage.slack.reply_to(poison, timeout_s=60)).text
     keeping.cancel()
-    assert deaths == BURY_AFTER - ALONE_AFTER
+    assert deaths == BURY_AFTER - before
     await stage.slack.say(stage.hook, "and now?", thread_ts=poison.ts)
     await stage.slack.until(lambda: stage.posts().count("well") == 2)
     assert len(stage.posts()) == 3
@@ -443,7 +443,7 @@ async def test_who_ends_the_process_of_a_turn_that_goes_on_alone_is_not_taken_fo
     stage.model.answer_with(says("in the end", hold=hold))
     await stage.start(workers=0)
     said = await stage.slack.say(stage.hook, "hello?")
-    await as_if_two_had_died(stage)
+    await as_if_many_had_died(stage, ALONE_AFTER)
     await stage.deskmate.start_worker()
     worker = stage.deskmate.running[-1]
     await stage.model.until(lambda: len(stage.model.asked) == 1)
@@ -456,14 +456,14 @@ async def test_who_ends_the_process_of_a_turn_that_goes_on_alone_is_not_taken_fo
     assert stage.posts() == ["in the end"]
 
 
-async def as_if_two_had_died(stage: Stage) -> None:
+async def as_if_many_had_died(stage: Stage, many: int) -> None:
     """Of all that waits."""
     async with Redis.from_url(stage.deskmate.redis_url) as redis:
         async for ready in redis.scan_iter(f"{stage.deskmate.prefix}:*:ready:*"):
             root = ready.decode().partition(":ready:")[0]
             waiting: Any = await redis.zrange(ready, 0, -1)
             for conversation in waiting:
-                await redis.hset(f"{root}:c:{conversation.decode()}", "tries", str(ALONE_AFTER))
+                await redis.hset(f"{root}:c:{conversation.decode()}", "tries", str(many))
 
 
 def kill_caller(peer: tuple[str, int]) -> None:
