@@ -224,7 +224,8 @@ class Profile(Section):
     """Hosts of the web that replies may link to and tools may ask whatever was read: exact ones, or `*.` for all below
     one (`*.example.com` is not `example.com`)."""
     unclear_send: Literal["repeat", "skip"] = "repeat"
-    """A send whose outcome is unknown, on a platform that can't tell: send again and say so, or leave it and say so."""
+    """A send whose outcome is unknown, on a platform that can't tell: send again and say so, or leave it and say so. What
+    asks somebody is sent again in either case."""
     thread_follow: bool = True
     """A thread that we answered in goes on without a mention."""
     needs_mention: bool = True

@@ -117,7 +117,7 @@ class Desk:
             turn = Turn(self.mailbox, claim, stored, profile, stored.turn)
             log(logger, "turn taken over", conversation=stored.key.id, turn=turn.id[:8], tries=claim.tries)
             await self._find_live(turn, stored.rows)
-            cards = [row for row in stored.rows if row.order < 0]
+            cards = [row for row in stored.rows if row.is_card]
             await Delivery(turn, adapter, self.mailbox.settings).send_all(cards)  # those that had to wait
             await self.course.go_on(turn, adapter)
             return

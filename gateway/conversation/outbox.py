@@ -33,6 +33,11 @@ class Row:
     def is_open(self) -> bool:
         return self.state not in {"sent", "given_up"}
 
+    @property
+    def is_card(self) -> bool:
+        """It goes out in the midst of a turn: it asks somebody, or brings what a tool made."""
+        return self.order < 0
+
     def body(self) -> str:
         return json.dumps({**self.more, **{name: getattr(self, name) for name in _BODY}}, ensure_ascii=False)
 

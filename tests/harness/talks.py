@@ -146,11 +146,13 @@ def _answer(talk: Talk) -> None:
 
 
 def _meant(talk: Talk, remark: Accepted) -> list[Message]:
-    """What a remark is about where the platform does not say: the oldest without an answer, or the last that got one."""
+    """What a remark is about where the platform does not say: the oldest without an answer, or the last that had got one,
+    or the first whose answer came only after it, less a part.
+    """
     known = [message for message in _by_place(talk) if message.first_s < remark.at_s]
     silent = [message for message in known if not message.answers and not message.remarks]
     before = sorted((message for message in known if message.begin_s < remark.at_s), key=lambda one: one.begin_s)
-    return silent[:1] or before[-1:]
+    return silent[:1] or before[-1:] or known[:1]
 
 
 def _by_place(talk: Talk) -> list[Message]:

@@ -611,6 +611,11 @@ def a_part_not_sent_again_and_told() -> Events:
     return [*TAKEOVER, *parts(1.35, 2, 1), granted(7.5, 2, "w2"), remark(7.9, process="w2")]
 
 
+@good(Rules(sending="skip"))
+def the_first_part_not_sent_again_and_told_before_the_others() -> Events:
+    return [*TAKEOVER, granted(7.5, 2, "w2"), remark(7.6, process="w2"), *parts(7.7, 3, 2, 3, process="w2")]
+
+
 @good()
 def a_refused_write_of_who_has_lost_it() -> Events:
     return [*TAKEOVER, *LATER, Fault(9, "w1", "continue"), wrote(9.1, 1, "append", verdict="FENCED")]

@@ -145,10 +145,10 @@ class Delivery:
         elif row.ref or key_is_known(can, row, turn.now_ms()):
             how = "key"
         else:
-            how = "look back" if can.look_back else turn.profile.unclear_send
+            how = "look back" if can.look_back else self._at_a_guess(row)
         found = await self._look_back(row) if how == "look back" else None
         if found and found.kind not in {"ok", "target_gone"}:
-            how = turn.profile.unclear_send  # it can't be known
+            how = self._at_a_guess(row)  # it can't be known
         log(
             logger,
             "send unclear",
@@ -166,6 +166,10 @@ class Delivery:
             await self._give_up(row, Outcome("ambiguous", detail="skipped"), "turn.send_unclear")
             return None, False
         return replace(row, state="pending"), how == "repeat"
+
+    def _at_a_guess(self, row: Row) -> str:
+        """What is done where nobody can know. A question comes twice rather than never: the turn waits for its answer."""
+        return "repeat" if row.is_card and not row.part.get("file") else self.turn.profile.unclear_send
 
     async def _mark_sent(self, row: Row, ref: dict[str, Any] | None) -> None:
         known_as = ref["message_id"] if ref and self.adapter.capabilities.names_parents else ""

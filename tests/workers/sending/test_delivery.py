@@ -223,6 +223,24 @@ async def test_where_nothing_can_tell_the_profile_decides(slacked: Desk) -> None
     assert (await slacked.states())[0] == "given_up"
 
 
+@pytest.mark.parametrize(
+    ("part", "comes_again"), [({}, True), ({"file": {"name": "a.txt"}}, False)], ids=["asks", "file"]
+)
+async def test_a_card_that_asks_comes_twice_rather_than_never(
+    hooked: Desk, part: dict[str, Any], comes_again: bool
+) -> None:
+    hooked.adapter.capabilities = replace(hooked.adapter.capabilities, idempotent_send=False)
+    long_ago_ms = now_ms() - 60_000
+    rows = [
+        replace(row, order=-10_000, state="sending", since_ms=long_ago_ms) for row in await hooked.rows("Allow it?")
+    ]
+    rows = [replace(row, part={**row.part, **part}) for row in rows]
+    await hooked.delivery(unclear_send="skip").send_all(rows)
+    told = [taken.text for taken in hooked.twin.taken]
+    assert told.count("Allow it?") == comes_again
+    assert ("twice" if comes_again else "may not have arrived") in told[-1]
+
+
 async def test_a_part_that_is_refused_leaves_no_silent_hole(slacked: Desk) -> None:
     rows = await slacked.rows("word " * 3_000)
     slacked.twin.next(error="ratelimited", retry_after=0, on="chat.postMessage")  # part 1 waits for a moment
