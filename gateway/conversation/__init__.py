@@ -1,4 +1,4 @@
 """What is stored about one conversation: its mailbox, its records, its outbox.
 
-May import: `gateway.store`, `gateway.events`, `config`. Workers import it from here.
+It knows no platform and no rights. Workers and the admin pages import it from here.
 """

@@ -225,13 +225,13 @@ class Shelf:
 
         Raises `Unreachable`.
         """
-        await self._run("audit", change.line(what, thing), change.id, REFUSALS_KEPT)
+        await self._run("refused", change.line(what, thing), change.id, REFUSALS_KEPT)
 
     async def note(self, change: Change, what: str, thing: str, before: str = "", after: str = "") -> None:
         """Keep a line for good about something that was done and is stored elsewhere, or only seen; with the same id, if it has
         one, it stays one line. Raises `Unreachable`.
         """
-        await self._run("audit_note", change.line(what, thing), change.id, before, after)
+        await self._run("noted", change.line(what, thing), change.id, before, after)
 
     async def was_noted(self, change: Change) -> bool:
         """Whether a line with this id was kept before, within a day. Raises `Unreachable`."""

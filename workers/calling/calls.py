@@ -149,6 +149,25 @@ class Calls:
             ms=int((asyncio.get_running_loop().time() - begun_s) * 1000),
             characters=len(result.text),
         )
+        word = self._persons.said(call.id)
+        again = said_again(self.turn, word) if word else []
+        files = [await self.cards.keep(file) for file in result.files]
+        cards, rows = self.cards.made(call.id, result.cards, files)
+        await self.turn.write(
+            self._told(judged, result, ending, shown),
+            *result.records,
+            *again,
+            *cards,
+            rows=rows,
+            finished_step=True,
+        )
+        self.live.step_done(line, ending)
+        self._warn(result.records)
+        await self.cards.send(rows)
+
+    def _told(self, judged: Runs | Barred, result: ToolResult, ending: Ending, shown: str) -> Record:
+        """What the model is told of a call, and people who look."""
+        call = judged.call
         data: dict[str, Any] = {
             "step": call.step,
             "id": call.id,
@@ -167,21 +186,7 @@ class Calls:
             data["note"] = result.note
         if result.skill:
             data |= {"skill": result.skill.id, "bundle": result.skill.hash}
-        word = self._persons.said(call.id)
-        again = said_again(self.turn, word) if word else []
-        files = [await self.cards.keep(file) for file in result.files]
-        cards, rows = self.cards.made(call.id, result.cards, files)
-        await self.turn.write(
-            Record("tool_result", self.turn.now_ms(), data),
-            *result.records,
-            *again,
-            *cards,
-            rows=rows,
-            finished_step=True,
-        )
-        self.live.step_done(line, ending)
-        self._warn(result.records)
-        await self.cards.send(rows)
+        return Record("tool_result", self.turn.now_ms(), data)
 
     async def _note_asked(self, waits: Waits, here: Here) -> None:
         call, persons = waits.call, self._persons

@@ -1,4 +1,4 @@
--- audit(said, id, most): a line about something that changed nothing, such as a refusal; an id is told of once
+-- refused(said, id, most): a line about something that changed nothing, such as a refusal; an id is told of once
 -- They have a stream of their own, of about so many lines: whoever is refused again and again fills nothing up, and pushes
 -- no change out.
 if ARGV[2] == '' or not made_before(ARGV[2]) then
