@@ -12,10 +12,9 @@ from typing import Any
 from redis.asyncio import Redis
 
 from gateway.running.children import leashed
-from gateway.running.embedded import find_program, server_command, socket_path, socket_url
-from tests.harness.processes import until
+from gateway.running.embedded import answers, find_program, server_command, socket_path, socket_url
 from tests.sweep.book import Book
-from tests.sweep.lane import Lane, Stands, scripts, whose
+from tests.sweep.lane import BEGINS_WITHIN_S, Lane, Stands, scripts, whose
 from tests.sweep.stands import Keyed, Keyless, Model, Searched, Tools
 
 
@@ -29,7 +28,9 @@ async def redis_of(folder: Path) -> AsyncIterator[str]:
         leashed(server_command(find_program(), folder, place, fsync=False)), start_new_session=True
     )
     try:
-        await until(place.exists)
+        async with asyncio.timeout(BEGINS_WITHIN_S):
+            while not await answers(place):  # a socket that is there may not be listened at yet
+                await asyncio.sleep(0.01)
         yield socket_url(place)
     finally:
         server.terminate()

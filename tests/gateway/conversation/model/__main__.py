@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from gateway.running.children import leashed
-from gateway.running.embedded import find_program, server_command, socket_path
+from gateway.running.embedded import answers, find_program, server_command, socket_path
 from tests.gateway.conversation.model.actors import Stage
 from tests.gateway.conversation.model.cases import TAKEN_OUT, WHOLE, states
 from tests.gateway.conversation.model.search import Search
@@ -27,7 +28,7 @@ def server() -> Iterator[str]:
         command = server_command(find_program(), Path(folder), place, fsync=False)
         running = subprocess.Popen(leashed(command), start_new_session=True)
         try:
-            while not place.exists():
+            while not asyncio.run(answers(place)):
                 assert running.poll() is None, "the server did not come up"
                 time.sleep(0.05)
             yield str(place)
