@@ -22,9 +22,11 @@ TAKE = Script(
     local wait, moved = 0, {}
     for at = 1, #ARGV, 3 do
         local key, share, burst = KEYS[1] .. ':' .. ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-        local full = math.max(tonumber(redis.call('GET', key) or 0), now)
+        local full, held = string.match(redis.call('GET', key) or '', '^(%d+) ?(%d*)$')
+        -- No time is further ahead than it was when it was written, also where the clock was put back since.
+        full = math.max(math.min(tonumber(full or 0), now + (tonumber(held or '') or burst)), now)
         wait = math.max(wait, full + share - now - burst)
-        moved[key] = full + share
+        if share > 0 then moved[key] = full + share end
     end
     if wait > 0 then return math.ceil(wait) end
     for key, full in pairs(moved) do
@@ -39,9 +41,10 @@ HOLD = Script(
     + """
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    local key, full = KEYS[1] .. ':' .. ARGV[1], now + tonumber(ARGV[2])
-    if tonumber(redis.call('GET', key) or 0) < full then
-        redis.call('SET', key, string.format('%.0f', full), 'PX', math.max(1, math.ceil(full - now)))
+    local key, wait = KEYS[1] .. ':' .. ARGV[1], math.max(1, math.ceil(tonumber(ARGV[2])))
+    local full, held = string.match(redis.call('GET', key) or '', '^(%d+) (%d+)$')
+    if math.min(tonumber(full or 0), now + tonumber(held or 0)) < now + wait then
+        redis.call('SET', key, string.format('%.0f %.0f', now + wait, wait), 'PX', wait)
     end
     return 1
     """,

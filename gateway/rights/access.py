@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from config.profiles import Profile
 from gateway.events import Actor
 from gateway.rights.roles import COMMAND_LINE, Role, allows, line_of, person_of, roles_of
-from gateway.rights.skill_tools import is_listed, switched_with
+from gateway.rights.skill_tools import OF_THE_TALK, is_listed, switched_with
 from gateway.shelf.decisions import NO_REVISION, Decisions
 from skills import ids
 from skills.folders import Skill
@@ -384,7 +384,8 @@ def may(who: Who, here: Here, thing: Thing) -> Verdict:
             reason = _kept(here, thing)
             return Verdict(reason == "allowed", reason, f"{name} in {here.room}: {reason}")
         case ToolUse():
-            return _of_guest(who, here, _tool(here, thing), changes=thing.effect != "read")
+            changes = thing.effect != "read" and thing.name not in OF_THE_TALK
+            return _of_guest(who, here, _tool(here, thing), changes=changes)
         case Approval(requester):
             return _approval(who, here, requester)
         case Reply(requester):

@@ -16,6 +16,8 @@ READ_ON: Final = "read_result"
 
 ABOUT_SKILLS: Final = frozenset({LOAD, UNLOAD, FIND, SAVE, READ_ON})
 """A skill that narrows the tools leaves these."""
+OF_THE_TALK: Final = frozenset({LOAD, UNLOAD})
+"""What they change is what the model knows in this conversation, and nothing that anybody else has."""
 COMES_WITH: Final[Mapping[str, str]] = {UNLOAD: LOAD, FIND: LOAD}
 """Tools that need no place of their own in a profile, and the tool that brings them."""
 ALWAYS_ON: Final = frozenset({READ_ON, UNLOAD})

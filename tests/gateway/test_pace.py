@@ -110,6 +110,23 @@ async def test_a_no_without_a_wait_is_over_at_once(store: Store, wait_s: float) 
     assert await pace.take(store, HERE, ()) == 0
 
 
+async def test_a_clock_that_was_put_back_makes_nobody_wait_longer_than_was_said(store: Store) -> None:
+    rule = (Pace("channel", 3, 3.0),)
+    await pace.take(store, HERE, rule)
+    names = [name async for name in store.redis.scan_iter(f"{store.layout.pace_root}:*")]
+    assert len(names) == 1, "nobody was held, so nothing says until when"
+    at_ms = float(await store.redis.get(names[0]) or 0)
+    await store.redis.set(names[0], f"{at_ms + 60_000:.0f}")  # as if a minute had been taken back since
+    assert 0 < await pace.take(store, HERE, rule) <= 1
+    await pace.hold(store, NEXT_ROOM, LIMITED, 2)
+    [held] = [name async for name in store.redis.scan_iter(f"{store.layout.pace_root}:*:held")]
+    until_ms, wait_ms = map(int, (await store.redis.get(held) or b"").split())
+    await store.redis.set(held, f"{until_ms + 60_000} {wait_ms}")
+    assert 1.9 < await pace.take(store, NEXT_ROOM, ()) <= 2
+    await pace.hold(store, NEXT_ROOM, LIMITED, 5)
+    assert 4.9 < await pace.take(store, NEXT_ROOM, ()) <= 5
+
+
 async def test_nothing_of_it_stays(store: Store) -> None:
     await pace.take(store, HERE, (Pace("channel", 3, 60.0), Pace("connection", 50, 1.0)))
     await pace.hold(store, HERE, LIMITED, 30)

@@ -68,6 +68,16 @@ async def test_on_behalf_of_a_guest_nothing_is_changed(opened: Opened, who: Acto
         )
 
 
+async def test_the_model_reads_skills_for_a_guest(opened: Opened) -> None:
+    world = await opened(tools=["load_skill", "send_file"], skills=["*"])
+    skill = {"name": "web-access"}
+    world.model.answer_with([calls("load_skill", skill), calls("unload_skill", skill), says("I know how.")])
+    await world.ask("how do you reach the web?", actor=GUS)
+    done = [one.data for one in await world.history() if one.type == "tool_result"]
+    assert [one["name"] for one in done] == ["load_skill", "unload_skill"]
+    assert not any(one.get("error") for one in done), done
+
+
 async def test_a_turn_may_what_the_least_of_those_may_who_wrote_in_it(opened: Opened) -> None:
     world = await opened(queue={"mode": "collect"})
     world.model.answer_with([calls("send_file", FILE), says("Well.")])
