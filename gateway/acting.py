@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from gateway.acts import answers
 from gateway.acts.outcomes import Refusal
 from gateway.acts.skill_acts import Acts, By, not_for, rule_in
 from gateway.commands import Command, Done, Said, find
 from gateway.events import Actor
-from gateway.phrases import say
 from gateway.rights.access import Here, Verdict
 from gateway.rights.pairing import COMMAND, knock
-from gateway.text.quoting import quoted
 
 
 def acts_of(said: Said, number: int = 0, *, everywhere: bool = False) -> Acts:
@@ -62,7 +61,5 @@ def unallowed(actor: Actor | None, here: Here, name: str, verdict: Verdict, lang
 
 
 def refused(refusal: Refusal, language: str) -> Done:
-    """That somebody may not, and what would have to name them."""
-    values = {name: quoted(str(value)) for name, value in refusal.values.items()}
-    values |= {"command": quoted(f"/{refusal.values.get('command', '')}")}
-    return Done(say(f"skill.no.{refusal.kind}", language, **values), is_private=True)
+    """To whoever said it alone."""
+    return Done(answers.refused(refusal, language), is_private=True)

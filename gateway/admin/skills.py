@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Base64Bytes, Field
 
+from gateway.acts import answers
 from gateway.acts.outcomes import DIGITS, Outcome, Shown
 from gateway.acts.skill_acts import Acts
 from gateway.acts.skill_table import Row, behind, everything, row
@@ -24,7 +25,6 @@ from gateway.admin.operations import (
     operation,
 )
 from gateway.admin.visits import Visit
-from gateway.commands.skill import answers
 from gateway.conversation.uses import DAYS_MAX
 from gateway.conversation.uses import uses as counted
 from gateway.rights.access import Here

@@ -17,13 +17,13 @@ import click
 
 from config.checks import nearest
 from config.loading import Loaded
+from gateway.acts import answers
 from gateway.acts.note_acts import NoteActs
 from gateway.acts.outcomes import Outcome, Refusal, Shown
 from gateway.acts.skill_acts import Acts, By
 from gateway.audit.log import Change
 from gateway.cli import ENGLISH, Stop, channel_option, for_example, needed_channel_option, no_redis, pass_readable
 from gateway.cli.words import typed
-from gateway.commands.skill import answers
 from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey, named
 from gateway.conversation.rooms import was_written_in

@@ -8,9 +8,9 @@ from __future__ import annotations
 import click
 
 from config.loading import Loaded
+from gateway.acts import answers
 from gateway.cli import ENGLISH, channel_option, for_example, needed_channel_option, pass_readable
 from gateway.cli.acts import act, do
-from gateway.commands.skill import answers
 from gateway.shelf.notes import is_everywhere
 from gateway.text.unmarked import plain
 

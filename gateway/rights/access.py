@@ -139,6 +139,8 @@ OF_PAGES: Final = frozenset(
     }
 )
 """Acts that no chat knows: they are done on the admin pages, some by the command line too."""
+_TYPED: Final[Mapping[str, str]] = {"pair accept": "pair CODE", "pair list": "pair"}
+"""How commands are typed that are not typed as they are called."""
 OF_NOBODY: Final = frozenset({"_over"})
 """What only deskmate says to itself."""
 
@@ -354,6 +356,11 @@ _TOLD: Final[Mapping[Reason, str]] = {
     "needs": "can't be used here: something that it needs is missing.",
 }
 """What a model may hear of a skill that it named and may not have. What a profile does not list does not exist."""
+
+
+def as_given(command: str) -> str:
+    """How people give it: as it is typed in the chat, or by its name alone where it is done on the admin pages."""
+    return command if command in OF_PAGES else f"/{_TYPED.get(command, command)}"
 
 
 def named_as(who: Who, room: str) -> str:

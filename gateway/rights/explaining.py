@@ -29,6 +29,7 @@ from gateway.rights.access import (
     Talk,
     ToolUse,
     Verdict,
+    as_given,
     may,
 )
 from gateway.rights.pins import Pin, is_of_server, words_of
@@ -54,8 +55,6 @@ Kind = Literal[
     "page",
 ]
 SOMEBODY: Final = "somebody"
-TYPED: Final[Mapping[str, str]] = {"pair accept": "pair CODE", "pair list": "pair"}
-"""Commands that are typed otherwise than they are named."""
 UNTYPED: Final = OF_NOBODY | {"pair"}
 """What nobody types: `pair` is what is left of what is said by whoever is not let in."""
 
@@ -266,7 +265,7 @@ def person(here: Here, who: str, *, is_paired: bool | None) -> list[Answer]:
 
 def _shown(command: str) -> tuple[Kind, str]:
     """As people type it, or do it on a page."""
-    return ("page", command) if command in OF_PAGES else ("command", f"/{TYPED.get(command, command)}")
+    return "page" if command in OF_PAGES else "command", as_given(command)
 
 
 def told(answers: Sequence[Answer]) -> Iterator[str]:

@@ -9,11 +9,12 @@ from typing import Final
 
 from config.checks import nearest
 from gateway.acting import acts_of
+from gateway.acts import answers
 from gateway.acts.note_acts import NoteActs
 from gateway.acts.outcomes import Outcome, Refusal
 from gateway.acts.skill_acts import EVERYWHERE, Acts
 from gateway.commands import Done, Said, WhenBusy
-from gateway.commands.skill import answers, listing
+from gateway.commands.skill import listing
 from gateway.events import Attachment
 from gateway.phrases import say
 from gateway.platforms import NotDownloaded

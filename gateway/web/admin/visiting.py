@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from config.settings import Language
 from gateway import content_types
+from gateway.acts import answers
 from gateway.acts.outcomes import Refusal
 from gateway.admin.operations import Input, Operation
 from gateway.admin.visits import Caller, House, Visit
-from gateway.commands.skill import answers
 from gateway.platforms import Malformed
 from gateway.text.unmarked import plain
 from gateway.wire import read_form

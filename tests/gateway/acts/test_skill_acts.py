@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.acts import answers
 from gateway.acts.outcomes import Refusal
 from gateway.acts.skill_acts import Acts, By
-from gateway.commands.skill import answers
 from gateway.rights.access import Operator
 from gateway.store import Store
 from tests.gateway.shelf.world import OPS, World

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from gateway.acts import answers
 from gateway.acts.outcomes import Refusal
 from gateway.admin.operations import operations, status_of
 from gateway.admin.visits import Caller
 from gateway.approvals.asked import Word, asked_in, decided
 from gateway.audit.log import Line, page, streams
-from gateway.commands.skill import answers
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import event_of
 from gateway.conversation.records import Record
@@ -152,6 +152,9 @@ async def test_dead_letters_are_those_of_ones_channels(there: Admins) -> None:
         assert (dead.channel, dead.reason, dead.id) == (ROOM, "killed three workers", mine.id)
         assert (dead.may_show, dead.may_retry, dead.may_drop) == ((caller is ADMIN),) * 3
         assert (await there.do("overview.show", caller)).dead == 1
+    with pytest.raises(Refusal) as refused:
+        await there.do("dead.retry", APPROVER, channel=ROOM, letter=mine.id)
+    assert answers.refused(refused.value, "en").startswith("`dead retry` needs the role"), "no chat knows it"
     assert [one.id for one in (await there.do("dead.list")).letters] == [other.id, mine.id]
     assert not (await there.do("dead.list", most=1)).is_whole
     assert (await there.do("dead.list", CHANNEL_ADMIN)).letters[0].may_drop is False

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from gateway.acts import answers
 from gateway.acts.outcomes import Refusal
 from gateway.acts.skill_acts import Acts, By
 from gateway.audit.log import Change
-from gateway.commands.skill import SUBS, answers, right_of
+from gateway.commands.skill import SUBS, right_of
 from gateway.events import Actor
 from gateway.rights.access import COMMANDS, NEEDS_ROLE, Here, Operator
 from gateway.store import Store

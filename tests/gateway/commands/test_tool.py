@@ -146,6 +146,17 @@ async def test_who_may(world: World, to: str) -> None:
     assert "needs the role" not in (await world.say(f"/tool {to} web_fetch", ANA, OPS)).text
 
 
+async def test_a_name_that_fits_several_names_them_as_people_write_them(world: World) -> None:
+    for group in ("a", "b"):
+        folder = world.org / group / "sum"
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(skill_md("sum"))
+        (folder / "main.py").write_text("def run(params):\n    return 1\n")
+        (folder / "schema.json").write_text('{"type": "object", "properties": {}}')
+    await world.packer.step()
+    assert "`sum` fits several skills: `a/sum`, `b/sum`." in await world.told("/tool off sum")
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [

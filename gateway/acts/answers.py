@@ -1,10 +1,11 @@
-"""What is told of acts: facts in words, for the chat and the command line."""
+"""What is told of acts: facts in words, for the chat, the pages and the command line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
 
+from gateway.acts import note_answers
 from gateway.acts.cards import shown
 from gateway.acts.outcomes import (
     DIGITS,
@@ -22,8 +23,8 @@ from gateway.acts.outcomes import (
 )
 from gateway.acts.skill_table import broken, edition, tier_in, version_of
 from gateway.acts.standing import Standing
-from gateway.commands.skill import note_answers
 from gateway.phrases import say
+from gateway.rights.access import as_given
 from gateway.text.quoting import fenced, few, quoted
 from skills.findings import Finding
 from skills.folders import Fault, Skill
@@ -63,6 +64,7 @@ def told(done: Outcome, language: str) -> str:
 
 
 def refused(refusal: Refusal, language: str) -> str:
+    """What keeps it from being done, and what would have to name whoever may not."""
     values = refusal.values
     if refusal.kind.startswith("pair."):
         return say(refusal.kind, language)
@@ -77,7 +79,8 @@ def refused(refusal: Refusal, language: str) -> str:
     if refusal.kind == "note_decided":
         state = say(f"skill.state.{values['state']}", language)
         return say("skill.no.note_decided", language, code=quoted(values["code"]), state=state)
-    return say(f"skill.no.{refusal.kind}", language, **{name: _said(one) for name, one in values.items()})
+    facts = {name: _said(as_given(one) if name == "command" else one) for name, one in values.items()}
+    return say(f"skill.no.{refusal.kind}", language, **facts)
 
 
 def _switched(done: Switched, language: str) -> str:
