@@ -12,7 +12,7 @@ from gateway.acts.skill_acts import Acts, rule_in
 from gateway.events import Actor
 from gateway.rights import access
 from gateway.rights.access import CommandUse, Here
-from gateway.rights.pairing import LetIn, Pairing, TooMany, Waits
+from gateway.rights.pairing import LetIn, Pairing, TooMany, Waits, is_code
 from gateway.rights.places import place
 from gateway.rights.roles import person_of
 
@@ -37,6 +37,8 @@ class PairActs:
         made = await self.acts.shelf.pairing.done(change)
         if made is not None:
             return made
+        if not is_code(code):
+            raise Refusal("pair.no_code")  # and none of those that are counted
         try:
             waits = await self._pairing.find(code, change.who)
         except TooMany:

@@ -9,7 +9,7 @@ from gateway.acts.outcomes import Refusal
 from gateway.acts.pair_acts import PairActs
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.phrases import say
-from gateway.rights.pairing import shown
+from gateway.rights.pairing import is_code, shown
 from gateway.rights.roles import typed_person
 from gateway.text.durations import duration
 from gateway.text.quoting import few, quoted
@@ -37,7 +37,7 @@ async def run(said: Said) -> Done:
             case [what, who] if what.lower() == "end":
                 done = await acts.end(typed_person(who, event.conversation.connection) or who)
                 return Done(say("pair.ended" if done else "pair.ended.was", language, who=quoted(who)))
-            case [_] | [_, _]:  # read out in two halves
+            case [_] | [_, _] if is_code("".join(words)):  # read out in two halves
                 waits = await acts.accept("".join(words))
                 return Done(say("pair.accepted", language, who=quoted(waits.person), name=quoted(waits.name or "–")))
     except Refusal as refusal:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Literal
 
 from gateway.audit.log import REFUSALS_KEPT, Change
@@ -194,12 +196,25 @@ def shown(code: str) -> str:
     return f"{code[: CODE_SIGNS // 2]}-{code[CODE_SIGNS // 2 :]}"
 
 
+def is_code(text: str) -> bool:
+    """Whether it has the form of one, however it is read out: else it is something else that was meant."""
+    return bool(_form().fullmatch(_plain(text)))
+
+
 def _hashed(code: str) -> str:
-    """What a code is looked for by. Case, width, blanks, dashes and look-alikes are no difference; and how long a look
-    takes tells nothing of the codes that there are.
-    """
-    plain = "".join(one for one in unicodedata.normalize("NFKC", code).upper() if one not in "-‐‑–—" and one.strip())
-    return hashlib.sha256(ids.skeleton(plain).encode()).hexdigest()
+    """What a code is looked for by: how long a look takes tells nothing of the codes that there are."""
+    return hashlib.sha256(_plain(code).encode()).hexdigest()
+
+
+def _plain(code: str) -> str:
+    """Case, width, blanks, dashes and look-alikes are no difference."""
+    signs = (one for one in unicodedata.normalize("NFKC", code).upper() if one not in "-‐‑–—" and one.strip())
+    return ids.skeleton("".join(signs))
+
+
+@cache
+def _form() -> re.Pattern[str]:
+    return re.compile(f"(?:{'|'.join(re.escape(ids.skeleton(one)) for one in SIGNS)}){{{CODE_SIGNS}}}")
 
 
 def _waits(person: str | bytes, is_: str | bytes, at_ms: bytes | int) -> Waits:

@@ -159,11 +159,30 @@ async def test_codes_run_out_and_nobody_gets_many(opened: Opened) -> None:
         await store.redis.delete(f"{root}:pair:told:chat/U-EVE", f"{root}:pair:who:chat/U-EVE")
         [told] = await direct(world, "hello")
     assert "several codes today" in told
-    for number in range(pairing.LIMITS["wrong"]):
-        assert "Nobody waits" in (await world.ask(f"/pair WRONG{number}", ADMINS, actor=ANA))[0]
+    for sign in pairing.SIGNS[: pairing.LIMITS["wrong"]]:
+        assert "Nobody waits" in (await world.ask(f"/pair WRNG-999{sign}", ADMINS, actor=ANA))[0]
     assert "Too many wrong codes" in (await world.ask("/pair AAAAAAAA", ADMINS, actor=ANA))[0]
     ttl = await store.redis.pttl(f"{root}:pair:waiting:chat")
     assert 0 < ttl <= pairing.WAIT_MS
+
+
+@pytest.mark.parametrize("words", ["end", "list", "help me", "AAAA-AAA", "AAAAA AAAA", "AAAA AAA0"])
+async def test_what_is_no_code_counts_as_no_wrong_one(opened: Opened, words: str) -> None:
+    world = await opened()
+    root = world.desk.mailbox.store.layout.skills_root
+    [told] = await world.ask(f"/pair {words}", ADMINS, actor=ANA)
+    assert "`/pair CODE` lets in" in told
+    assert not await world.desk.mailbox.store.redis.exists(f"{root}:pair:wrong:chat/U-ANA")
+    assert not [one for one in await read(world.desk.mailbox.store) if one.what.endswith("refused")]
+    code = code_in((await direct(world, "hello"))[0])
+    assert "is let in" in (await world.ask(f"/pair {code}", ADMINS, actor=ANA))[0]
+
+
+def test_a_code_is_one_however_it_is_read_out() -> None:
+    for _ in range(200):
+        code = pairing.new_code()
+        for said in (code, pairing.shown(code), code.lower(), " ".join(code), code.replace("L", "1")):
+            assert pairing.is_code(said), said
 
 
 async def test_many_accounts_fill_nothing_up(opened: Opened) -> None:

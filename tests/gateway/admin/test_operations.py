@@ -333,6 +333,17 @@ async def test_what_no_role_gives_for_all_connections_is_the_operators(there: Ad
     await there.do(act, OPERATOR, channel="", **given)
 
 
+async def test_what_can_be_no_code_is_none_of_the_wrong_ones_that_are_counted(there: Admins) -> None:
+    with pytest.raises(Refusal, match=r"pair\.no_code"):
+        await there.do("people.accept", ADMIN, channel=ROOM, code="AAAA-AAA")
+    store = there.house.store
+    wrong = f"{store.layout.skills_root}:pair:wrong:slack-main/U-ANA"
+    assert not await store.redis.exists(wrong)
+    with pytest.raises(Refusal, match=r"pair\.no_code"):
+        await there.do("people.accept", ADMIN, channel=ROOM, code="AAAA-AAAA")
+    assert await store.redis.exists(wrong), "that one is"
+
+
 async def test_whom_somebody_else_let_in_is_not_said_to_be_unknown(there: Admins) -> None:
     code = await there.knock("slack-main", "U-NEW", "New")
     await there.do("people.accept", channel="", code=code)
