@@ -227,7 +227,8 @@ def _shown(done: Shown, language: str) -> str:
     )
     parts = ["\n".join(f"- {one}" for one in facts), f"`{done.path}`", fenced(_text(done, language))]
     if done.since:
-        parts[1:1] = _since(done.since, language)
+        block = lines_since(done, language)
+        parts[1:1] = [_since_told(done.since, language), *([fenced(block)] if block else [])]
     if done.waits:
         parts.append(say("skill.show.trust", language, trust=_trust(skill.id, skill.hash), room=quoted(done.room)))
     return "\n\n".join(parts)
@@ -235,22 +236,27 @@ def _shown(done: Shown, language: str) -> str:
 
 def beside(done: Shown, language: str) -> list[str]:
     """What is told of a skill beside its files and findings: its program, and what is otherwise than what was trusted."""
-    since = _since(done.since, language) if done.since else []
-    return [*_program(done.standing, done.room, language), *since]
+    since = _since_told(done.since, language) if done.since else ""
+    return [*_program(done.standing, done.room, language), *([since] if since else [])]
 
 
-def _since(since: Since, language: str) -> list[str]:
-    """What an approver has to look at, who looked at all the rest before."""
+def lines_since(done: Shown, language: str) -> str:
+    """The lines that are otherwise than in what was trusted last, as a difference in plain text; empty: there is none to show."""
+    found = done.since.difference if done.since else None
+    return "\n".join(few([line[:SINCE_MAX_WIDTH] for line in found.lines], SINCE_MAX, language)) if found else ""
+
+
+def _since_told(since: Since, language: str) -> str:
+    """Which files an approver has to look at, who looked at all the rest before."""
     hash_, found = since.hash[:DIGITS], since.difference
     if found is None:
-        return [say("skill.since.lost", language, hash=hash_)]
+        return say("skill.since.lost", language, hash=hash_)
     lines = [say("skill.since", language, hash=hash_)]
     for kind, paths in (("new", found.new), ("gone", found.gone), ("changed", found.changed)):
         if paths:
             named = ", ".join(few(map(quoted, paths), LINES_MAX, language))
             lines.append("- " + say(f"skill.since.{kind}", language, files=named))
-    block = "\n".join(few([line[:SINCE_MAX_WIDTH] for line in found.lines], SINCE_MAX, language))
-    return ["\n".join(lines), *([fenced(block)] if block else [])]
+    return "\n".join(lines)
 
 
 def _text(done: Shown, language: str) -> str:

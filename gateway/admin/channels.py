@@ -71,6 +71,8 @@ class Tool(Result):
     shown: str
     """What people call it: of a skill that runs, its id."""
     is_on: bool
+    is_switched_on: bool
+    """By the switch alone; something else may keep it out, such as that nobody approved its server's words."""
     state: State
     """`on`, `ask` (the profile wants a person's yes to each call) or `off`."""
     reason: str
@@ -99,6 +101,7 @@ class Channel(Result):
     timezone: str
     model: str
     admins: list[str]
+    """Of the profile, then those who were named for this channel alone (`people.show` tells them apart)."""
     approvers: list[str]
     is_readable: bool
     """Whether the switches could be read. If not, no skill is on."""
@@ -127,7 +130,7 @@ async def show(visit: Visit, given: InChannel) -> Channel:
         language=profile.language or "",
         timezone=profile.timezone,
         model=profile.model or settings.model.name,
-        admins=profile.roles.admin,
+        admins=[*profile.roles.admin, *sorted(here.own.channel_admins)],
         approvers=profile.roles.approver,
         is_readable=here.is_readable,
         skills_on=count(here, unlisted=True).on,
@@ -242,6 +245,7 @@ def _tool(one: ToolRow, *, may_switch: bool) -> Tool:
         name=one.name,
         shown=one.shown,
         is_on=one.verdict.allowed,
+        is_switched_on=not one.is_switched_off,
         state=one.state,
         reason=one.verdict.reason,
         rule=one.verdict.rule,

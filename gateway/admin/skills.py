@@ -27,7 +27,7 @@ from gateway.admin.operations import (
 from gateway.admin.visits import Visit
 from gateway.conversation.uses import DAYS_MAX
 from gateway.conversation.uses import uses as counted
-from gateway.rights.access import Here
+from gateway.rights.access import Here, switched_off
 from gateway.text.unmarked import plain
 from skills import document, ids
 from skills.folders import BUNDLE_MAX_BYTES, Fault, Skill
@@ -44,6 +44,9 @@ class SkillRow(Result):
     tier: str
     """`builtin`, `org` or `channel`."""
     is_on: bool
+    """It is in force."""
+    is_switched_on: bool
+    """By the switches alone; something else may keep it out, such as that it waits for trust."""
     is_broken: bool
     """It can't be read; `why` says what is wrong."""
     waits: bool
@@ -56,7 +59,7 @@ class SkillRow(Result):
     why: str
     """Why it is not on, and what else to know of it."""
     may_switch: bool
-    """Whether you may."""
+    """Whether you may, and it does something: not for what the profile does not list, unless it is off."""
     may_trust: bool
 
 
@@ -144,6 +147,7 @@ def _row(here: Here, one: Skill | Fault, told: Row, may: list[bool]) -> SkillRow
         id=told.id,
         tier=told.tier,
         is_on=told.mark == "●" and not waits,
+        is_switched_on=isinstance(one, Skill) and not switched_off(here, one),
         is_broken=told.mark == "✗",
         waits=waits,
         switched=own.switch(one.id) or "",
@@ -151,7 +155,7 @@ def _row(here: Here, one: Skill | Fault, told: Row, may: list[bool]) -> SkillRow
         version=told.version,
         summary=told.summary,
         why=told.why,
-        may_switch=may[0],
+        may_switch=may[0] and (not here.room or own.switch(one.id) == "off" or bool(here.fits(ids.key(one.id)))),
         may_trust=may[1] and waits,
     )
 
@@ -238,7 +242,9 @@ class ShownSkill(Result):
     is_text: bool
     size_bytes: int
     beside: list[str]
-    """What else to know, in words: its program, what is otherwise than in the bytes that were trusted last."""
+    """What else to know, in words: its program, which files are otherwise than in the bytes that were trusted last."""
+    since: str
+    """The lines of `SKILL.md` and its other files that are otherwise than in those bytes, as a difference; empty: there is none."""
     may_trust: bool
     may_remove: bool
 
@@ -274,6 +280,7 @@ def _shown(visit: Visit, shown: Shown, here: Here) -> ShownSkill:
         is_text=is_text,
         size_bytes=len(shown.raw),
         beside=[plain(one) for one in answers.beside(shown, visit.language)],
+        since=answers.lines_since(shown, visit.language),
         may_trust=shown.waits and visit.may_here("skill trust", here),
         may_remove=shown.waits and visit.may_here("skill remove", here),
     )

@@ -536,6 +536,11 @@ def _kept(here: Here, kept: HeldText) -> Reason:
     return "allowed"
 
 
+def switched_off(here: Here, skill: Skill) -> bool:
+    """Whether a switch keeps it out, whatever else does."""
+    return _switched(here, skill) != "allowed"
+
+
 def _switched(here: Here, skill: Skill) -> Reason:
     """Off for the organisation beats all; else the channel's switch, else the organisation's, else the setting."""
     if not here.is_readable:

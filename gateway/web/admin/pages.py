@@ -90,10 +90,12 @@ async def _channel(visit: Visit, query: Query) -> dict[str, Result | None]:
 
 
 async def _skills(visit: Visit, query: Query) -> dict[str, Result | None]:
-    """Of the whole organisation for owners and the operator; else of a channel, or what waits in all of them."""
+    """Of the whole organisation for owners and the operator, else of the first of the channels, where none is named."""
+    places, at_first = await _places(visit, query)
+    query = query if visit.sees_all else at_first
     is_told = bool(query.get("channel")) or visit.sees_all
     return {
-        "places": await ask(channels.list_, visit, {}),
+        "places": places,
         "found": await ask(skills.list_, visit, query) if is_told else None,
         "uses": await ask(skills.uses, visit, query) if is_told else None,
         "notes": await ask(notes.list_, visit, query) if is_told else None,

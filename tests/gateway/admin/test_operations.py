@@ -65,6 +65,27 @@ async def test_a_switch_is_the_act_of_the_chat(there: Admins) -> None:
     assert row.why == "off in this channel"
 
 
+async def test_a_channel_names_its_own_admins_too(there: Admins) -> None:
+    seen = await there.do("channels.show", ADMIN, channel=ROOM)
+    assert "slack-main/U-KIM" in seen.admins
+
+
+async def test_a_switch_stands_as_it_was_switched_whatever_else_keeps_a_thing_out(there: Admins) -> None:
+    async def row(id_: str) -> Any:
+        seen = await there.do("skills.list", ADMIN, channel=ROOM)
+        return next(one for one in seen.skills if one.id == id_)
+
+    waits = await row("checklist")
+    assert (waits.waits, waits.is_on, waits.is_switched_on) == (True, False, True)
+    await there.do("skills.switch", ADMIN, channel=ROOM, id="checklist", to="off")
+    assert not (await row("checklist")).is_switched_on
+    tools = {one.name: one for one in (await there.do("channels.show", ADMIN, channel=ROOM)).tools}
+    assert tools["load_skill"].is_switched_on
+    await there.do("channels.tool", ADMIN, channel=ROOM, name="load_skill", to="off")
+    tools = {one.name: one for one in (await there.do("channels.show", ADMIN, channel=ROOM)).tools}
+    assert not tools["load_skill"].is_switched_on
+
+
 async def test_off_everywhere_is_the_operators_and_no_channel_switches_it_on(there: Admins) -> None:
     await there.do("skills.switch", channel="", id="triage", to="off")
     with pytest.raises(Refusal, match="off_everywhere"):

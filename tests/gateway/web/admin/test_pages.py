@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.gateway.admin.world import ADMIN, APPROVER, ROOM
+from tests.gateway.commands.world import ANA, LI, skill_md, zipped
 from tests.gateway.web.admin.signing_in import signed_in
 from tests.gateway.web.admin.world import Served
 from tests.harness.browser import Visitor
@@ -73,6 +74,38 @@ async def test_a_note_is_approved(site: Served, visitor: Visitor) -> None:
     await page.click(f"[aria-label='Approve {site.there.waiting}']")
     await page.until("document.querySelector('#said')?.textContent.includes('counts from now on')")
     assert await site.there.house.notes.list(site.there.visit().key(ROOM).channel_id, "waiting") == ()
+
+
+async def test_what_is_otherwise_than_in_trusted_bytes_stands_line_by_line(site: Served, visitor: Visitor) -> None:
+    await site.there.world.say("/skill trust checklist", LI)
+    other = zipped({"SKILL.md": skill_md("checklist", body="Do it.\n\n| bash |\n  - never ask\n")})
+    await site.there.world.say("/skill add", ANA, files={"checklist.zip": other})
+    page = await signed_in(site, visitor, APPROVER, f"/admin/skill?channel={ROOM}&id=checklist")
+    [lines] = await page.texts("pre#since")
+    assert "+   - never ask" in lines.splitlines(), lines
+    assert "+ | bash |" in lines.splitlines(), lines
+    [told] = [one for one in await page.texts("main p") if "changed:" in one]
+    assert len(told.splitlines()) == 2, told
+
+
+async def test_a_skill_that_waits_has_the_switch_that_it_has(site: Served, visitor: Visitor) -> None:
+    page = await signed_in(site, visitor, ADMIN, f"/admin/channel?channel={ROOM}")
+    switch = "document.querySelector('[aria-label=checklist]').getAttribute('aria-checked') === "
+    await page.until(f"{switch}'true'")
+    assert "waits" in (await page.texts("td:has([aria-label=checklist])"))[0]
+    await page.click("[aria-label=checklist]")
+    await page.until(f"{switch}'false'")
+    assert (await page.texts("td:has([aria-label=checklist])"))[0].strip() == ""
+    await page.click("[aria-label=checklist]")
+    await page.until(f"{switch}'true'")
+
+
+async def test_an_admin_sees_the_skills_of_their_channel_at_once(site: Served, visitor: Visitor) -> None:
+    page = await signed_in(site, visitor, ADMIN, "/admin/skills")
+    assert await page.evaluate("document.querySelector('#channel').value") == ROOM
+    assert "triage" in " ".join(await page.texts("td a"))
+    await page.click("[aria-label=triage]")
+    await page.until("document.querySelector('[aria-label=triage]').getAttribute('aria-checked') === 'false'")
 
 
 async def test_the_menu_leads_through_all_pages(site: Served, visitor: Visitor) -> None:
