@@ -8,13 +8,15 @@ from typing import Final
 
 from gateway.acts.outcomes import Refusal
 from gateway.acts.skill_acts import Acts
+from gateway.audit.log import Change
 from gateway.commands import said_to_model
-from gateway.conversation.letters import Letter, done_in, drop, letter
+from gateway.conversation.letters import Letter, done_away, done_in, letter
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.events import Event
 from gateway.rights.access import Here
 
+RETRY, DROP = "dead retry", "dead drop"
 _KINDS: Final[Mapping[str, str]] = {"gone": "no_letter", "full": "inbox_full", "cold": "unreadable"}
 
 
@@ -34,43 +36,53 @@ class LetterActs:
 
     async def retry(self, id_: str) -> None:
         """What its turn answered is asked once more, by the same people, and they have the rights that they have now."""
-        here, rule = await self.acts.may("dead retry")
-        found = await self._begin(id_, here)
+        here, rule = await self.acts.may(RETRY)
+        found = await self._done(id_)
         if found is None:
-            return
-        said = _said(await done_in(self.mailbox.store, found))
-        if found.key is None or not said:
-            raise Refusal("letter_forgotten", id=id_)
-        # Without what to reply by: it was for the first reply, and ran out. Other keys than before make it another turn.
-        again = [
-            replace(event, reply_handle=None, dedupe_keys=(f"dead:{found.id}:{number}",))
-            for number, event in enumerate(said)
-        ]
-        await self._note(here, rule, "dead retry", found)
-        became = await self.mailbox.retry(found.key, found.number, [event.dump() for event in again])
-        if became != "ok":
-            raise Refusal(_KINDS[became], id=id_)
+            found = await self.find(id_, here)
+            said = _said(await done_in(self.mailbox.store, found))
+            if found.key is None or not said:
+                raise Refusal("letter_forgotten", id=id_)
+            # Without what to reply by: it was for the first reply, and ran out. Other keys than before make it another turn.
+            again = [
+                replace(event, reply_handle=None, dedupe_keys=(f"dead:{found.id}:{number}",)).dump()
+                for number, event in enumerate(said)
+            ]
+            await self._note_begun(here, rule, RETRY, found)
+            became = await self.mailbox.retry(found.key, found.number, again, act=self.acts.by.id)
+            await self._see(became, RETRY, found)
+        await self._note(self.acts.change(here, rule), RETRY, found)
 
     async def drop(self, id_: str) -> None:
         """It is not listed any more. What was said stays in its conversation."""
-        here, rule = await self.acts.may("dead drop")
-        found = await self._begin(id_, here)
-        if found:
-            await self._note(here, rule, "dead drop", found)
-            await drop(self.mailbox.store, found)
+        here, rule = await self.acts.may(DROP)
+        found = await self._done(id_)
+        if found is None:
+            found = await self.find(id_, here)
+            await self._note_begun(here, rule, DROP, found)
+            became = await self.mailbox.drop(found.conversation, found.number, act=self.acts.by.id)
+            await self._see(became, DROP, found)
+        await self._note(self.acts.change(here, rule), DROP, found)
 
-    async def _begin(self, id_: str, here: Here) -> Letter | None:
-        """None: this very act was done already, and its answer was lost on the way."""
-        try:
-            return await self.find(id_, here)
-        except Refusal:
-            if await self.acts.shelf.was_noted(self.acts.change(here, "")):
-                return None
-            raise
+    async def _done(self, id_: str) -> Letter | None:
+        """The letter, if this very act was done to it already, and its answer was lost on the way."""
+        return await done_away(self.mailbox.store, id_, self.acts.by.id)
 
-    async def _note(self, here: Here, rule: str, what: str, found: Letter) -> None:
+    async def _note_begun(self, here: Here, rule: str, what: str, found: Letter) -> None:
+        """In front of it, so that nothing is done without a line: the one that says it was done is written after it."""
+        change = replace(self.acts.change(here, rule), id=f"{self.acts.by.id} begun")
+        await self._note(change, f"{what} begun", found)
+
+    async def _note(self, change: Change, what: str, found: Letter) -> None:
         thing = f"{found.id} {found.conversation[:8]} {found.turn[:8]}"
-        await self.acts.shelf.note(self.acts.change(here, rule), what, thing, before=found.reason)
+        await self.acts.shelf.note(change, what, thing, before=found.reason)
+
+    async def _see(self, became: str, what: str, found: Letter) -> None:
+        """Raises `Refusal` where it was not done, with a line that says so."""
+        if became != "ok":
+            refusal = Refusal(_KINDS[became], id=found.id)
+            await self.acts.refused(what, found.id, refusal)
+            raise refusal
 
 
 def _said(records: Sequence[Record]) -> list[Event]:

@@ -28,7 +28,7 @@ class AuditLine(Result):
     channel: str
     """`connection/channel`; empty: the whole organisation."""
     what: str
-    """`skill off`; with `refused` at its end nothing was changed."""
+    """`skill off`; with `refused` at its end nothing was changed; with `begun`, a line of its own says that it was done."""
     is_refused: bool
     thing: str
     """With the first digits of hashes alone."""

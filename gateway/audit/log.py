@@ -2,7 +2,8 @@
 let in, `/hitl`, approvals, tools of servers, and the operator's files.
 
 Each line is written by the script that makes the change, so that there is no change without its line: those about tools lie
-where what was approved of them does (`gateway.rights.pins`). What changes in a conversation (approvals) or in files is noted beside.
+where what was approved of them does (`gateway.rights.pins`). What changes in a conversation or in files is noted beside: approvals
+before they count, what becomes of dead letters before (`begun`) and after.
 Refusals, which anybody can bring about as often as they like, are kept apart: of them there are only the latest.
 """
 
@@ -85,7 +86,7 @@ class Line:
     channel: str
     """`connection/channel`; empty for the whole organisation."""
     what: str
-    """`skill off`, `note save`; with `refused` at its end nothing was changed."""
+    """`skill off`, `note save`; with `refused` at its end nothing was changed; with `begun`, a line of its own says that it was done."""
     thing: str
     rule: str
     before: str

@@ -13,13 +13,12 @@ from typing import Any, Final
 
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.records import Record, turns_of
-from gateway.store import Script, Store, reading
+from gateway.store import Store, reading
 
 PAGE: Final = 500
 PAGES_MAX: Final = 40
 """So far back is looked for what a turn did."""
 ID: Final = re.compile(r"([0-9]{1,4})-([0-9]{1,16}-[0-9]{1,16})")
-_DROP: Final = Script("drop letter", "return redis.call('XDEL', KEYS[1] .. ':dead', ARGV[1])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +54,27 @@ async def letters(store: Store, most: int) -> list[Letter]:
 
 async def letter(store: Store, id_: str) -> Letter | None:
     """The one of this id. Raises `Unreachable`."""
-    named = ID.fullmatch(id_)
-    if named is None or int(named[1]) >= store.layout.partitions:
+    if (place := _place(store, id_)) is None:
         return None
+    partition, number = place
     redis: Any = store.redis
     with reading():
-        read = await redis.xrange(f"{store.layout.root(int(named[1]))}:dead", named[2], named[2])
-    return (await _with_keys(store, [_letter(int(named[1]), *read[0])]))[0] if read else None
+        read = await redis.xrange(f"{store.layout.root(partition)}:dead", number, number)
+    return (await _with_keys(store, [_letter(partition, *read[0])]))[0] if read else None
+
+
+async def done_away(store: Store, id_: str, act: str) -> Letter | None:
+    """The one of this id as it was, where this very act (of `Mailbox.retry` or `drop`) was done to it, within a day.
+
+    Raises `Unreachable`.
+    """
+    if (place := _place(store, id_)) is None:
+        return None
+    partition, number = place
+    redis: Any = store.redis
+    with reading():
+        kept = await redis.hgetall(f"{store.layout.root(partition)}:done:{act}")
+    return _letter(partition, number.encode(), kept) if kept.get(b"letter") == number.encode() else None
 
 
 async def done_in(store: Store, one: Letter) -> list[Record]:
@@ -82,9 +95,10 @@ async def done_in(store: Store, one: Letter) -> list[Record]:
     return found
 
 
-async def drop(store: Store, one: Letter) -> bool:
-    """It is gone; what was said stays where it is. False: it was. Raises `Unreachable`."""
-    return bool(await store.run(_DROP, store.layout.root_of(one.conversation), one.number))
+def _place(store: Store, id_: str) -> tuple[int, str] | None:
+    """Its partition, and its number there."""
+    named = ID.fullmatch(id_)
+    return (int(named[1]), named[2]) if named and int(named[1]) < store.layout.partitions else None
 
 
 def _letter(partition: int, number: bytes, entry: dict[bytes, bytes]) -> Letter:

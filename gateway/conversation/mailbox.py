@@ -477,13 +477,20 @@ class Mailbox:
         )
 
     async def retry(
-        self, key: ConversationKey, letter: str, events: Sequence[str]
+        self, key: ConversationKey, letter: str, events: Sequence[str], *, act: str
     ) -> Literal["ok", "gone", "full", "cold"]:
         """What the turn of a dead letter (its number) answered, as JSON, comes in once more, and the letters of that turn are
-        gone: both or none. Raises `Unreachable`.
+        gone: both or none. The same `act` is done once, and was done whenever it is asked for again. Raises `Unreachable`.
         """
-        verdict = await self._run("retry", self.store.layout.partition(key.id), key.id, key.channel_id, letter, *events)
+        partition = self.store.layout.partition(key.id)
+        verdict = await self._run("retry", partition, key.id, key.channel_id, letter, act, *events)
         became: Literal["ok", "gone", "full", "cold"] = verdict.decode().lower()
+        return became
+
+    async def drop(self, conversation: str, letter: str, *, act: str) -> Literal["ok", "gone"]:
+        """A dead letter (its number) is not listed any more; else as in `retry`. Raises `Unreachable`."""
+        verdict = await self._run("drop", self.store.layout.partition(conversation), letter, act)
+        became: Literal["ok", "gone"] = verdict.decode().lower()
         return became
 
     # ---- inside ----

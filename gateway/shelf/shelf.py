@@ -233,12 +233,6 @@ class Shelf:
         """
         await self._run("noted", change.line(what, thing), change.id, before, after)
 
-    async def was_noted(self, change: Change) -> bool:
-        """Whether a line with this id was kept before, within a day. Raises `Unreachable`."""
-        with reading():
-            redis: Any = self._store.redis
-            return bool(await redis.exists(f"{self._store.layout.skills_root}:made:{change.id}"))
-
     async def made(self, change: Change) -> Made | None:
         """What this very change did, if it was made already and its answer was lost on the way. Raises `Unreachable`."""
         with reading():

@@ -233,6 +233,16 @@ local function set_turn(c, turn)
   end
 end
 
+-- What an act did away with, a dead letter as it was: kept for a day, for whoever asks for this very act again.
+local function was_done(act)
+  return redis.call('EXISTS', P .. 'done:' .. act) == 1
+end
+
+local function done(act, letter)
+  redis.call('HSET', P .. 'done:' .. act, 'letter', letter[1], unpack(letter[2]))
+  redis.call('EXPIRE', P .. 'done:' .. act, '86400')
+end
+
 -- What a turn works with, and in the end what it used of it (`gateway.conversation.uses`): 32 days, by the day on which it
 -- ends, in its channel and (without a name) in all of them.
 local USES_MS, USES_FIELDS_MAX = 32 * 86400000, 5000

@@ -198,8 +198,8 @@ async def test_a_dead_letter_is_asked_again_once_and_by_whom_is_in_the_audit_log
     assert (event.text, event.actor.id, event.dedupe_keys) == ("hello", "U-MAX", (f"dead:{letter.id}:0",))
     lines = [(one.who, one.what, one.thing) for one in await there.audit() if one.what.startswith("dead")]
     about = f"{letter.id} {letter.conversation[:8]} {letter.turn[:8]}"
-    assert lines[0] == ("slack-main/U-KIM", "dead retry", about)
-    assert [one[1] for one in lines[1:]] == ["dead retry refused"]
+    assert lines[:2] == [("slack-main/U-KIM", f"dead retry{state}", about) for state in (" begun", "")]
+    assert [one[1] for one in lines[2:]] == ["dead retry refused"]
     assert (await there.do("dead.list")).letters == []
 
 
@@ -231,7 +231,7 @@ async def test_a_dead_letter_is_dropped_or_told_that_nothing_is_left_of_it(there
         await there.do("dead.retry", ADMIN, **given)
     await there.do("dead.drop", ADMIN, **given)
     assert (await there.do("dead.list")).letters == []
-    assert [one.what for one in await there.audit()][-2:] == ["dead retry refused", "dead drop"]
+    assert [one.what for one in await there.audit()][-3:] == ["dead retry refused", "dead drop begun", "dead drop"]
 
 
 async def test_where_too_much_waits_a_dead_letter_stays(there: Admins) -> None:
@@ -242,6 +242,67 @@ async def test_where_too_much_waits_a_dead_letter_stays(there: Admins) -> None:
     with pytest.raises(Refusal, match="inbox_full"):
         await there.do("dead.retry", channel="", letter=letter.id)
     assert [one.id for one in (await there.do("dead.list")).letters] == [letter.id]
+
+
+async def test_what_was_refused_is_not_told_done_when_it_comes_again(there: Admins) -> None:
+    """Somebody else has dropped the letter meanwhile."""
+    letter = await there.bury()
+    mailbox = there.house.mailbox
+    inbox_max = mailbox.settings.inbox_max
+    retry, given = operations()["dead.retry"], {"channel": ROOM, "letter": letter.id}
+
+    async def again() -> None:
+        await retry(there.visit(ADMIN, "one key"), retry.input.model_validate(given))
+
+    for most, kind in ((0, "inbox_full"), (inbox_max, "no_letter")):
+        mailbox.settings = mailbox.settings.model_copy(update={"inbox_max": most})
+        mailbox._know(mailbox.epoch)
+        with pytest.raises(Refusal, match=kind):
+            await again()
+        if kind == "inbox_full":
+            await there.do("dead.drop", OWNER, **given)
+    assert not (await mailbox.load(letter.conversation)).inbox
+    assert [(one.who, one.what) for one in await there.audit() if one.what.startswith("dead")] == [
+        ("slack-main/U-ANA", "dead retry begun"),
+        ("slack-main/U-ANA", "dead retry refused"),
+        ("slack-main/U-OLLI", "dead drop begun"),
+        ("slack-main/U-OLLI", "dead drop"),
+    ]
+
+
+@pytest.mark.parametrize("act", ["retry", "drop"])
+async def test_what_was_done_before_its_process_died_is_told_done_and_gets_its_line(there: Admins, act: str) -> None:
+    letter = await there.bury()
+    mailbox, operation = there.house.mailbox, operations()[f"dead.{act}"]
+    assert letter.key
+    if act == "retry":
+        assert await mailbox.retry(letter.key, letter.number, ["{}"], act="one key") == "ok"
+    else:
+        assert await mailbox.drop(letter.conversation, letter.number, act="one key") == "ok"
+    given = operation.input.model_validate({"channel": ROOM, "letter": letter.id})
+    with pytest.raises(Refusal, match="no_letter"):
+        await operation(there.visit(ADMIN, "another key"), given)
+    for _ in range(2):
+        await operation(there.visit(ADMIN, "one key"), given)
+    assert len((await mailbox.load(letter.conversation)).inbox) == (1 if act == "retry" else 0)
+    lines = [one for one in await there.audit() if one.what == f"dead {act}"]
+    assert [(one.thing, one.before) for one in lines] == [
+        (f"{letter.id} {letter.conversation[:8]} {letter.turn[:8]}", letter.reason)
+    ]
+
+
+@pytest.mark.parametrize("act", ["retry", "drop"])
+async def test_of_two_who_ask_for_the_same_at_once_it_is_done_once(there: Admins, act: str) -> None:
+    """Both saw the letter, and its answer was lost."""
+    letter = await there.bury()
+    mailbox = there.house.mailbox
+    assert letter.key
+    for name, became in (("one", "ok"), ("one", "ok"), ("other", "gone")):
+        if act == "retry":
+            assert await mailbox.retry(letter.key, letter.number, ["{}"], act=name) == became
+        else:
+            assert await mailbox.drop(letter.conversation, letter.number, act=name) == became
+    assert len((await mailbox.load(letter.conversation)).inbox) == (1 if act == "retry" else 0)
 
 
 @pytest.mark.parametrize("channel", ["nowhere/C1", "web/other", "slack-main/\x00"])

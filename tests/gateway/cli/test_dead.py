@@ -38,7 +38,7 @@ async def test_they_are_listed_shown_and_asked_again(mailbox: Mailbox, typed: Ty
     assert len((await mailbox.load(THERE.id)).inbox) == 1
     assert await typed("dead", "list") == "There are no dead letters.\n"
     assert "There is no dead letter" in await typed.fails("dead", "retry", id_)
-    assert [line["what"] for line in await world.audit()] == ["dead retry"]
+    assert [line["what"] for line in await world.audit()] == ["dead retry begun", "dead retry"]
 
 
 @pytest.mark.usefixtures("mailbox")
@@ -46,4 +46,4 @@ async def test_one_is_dropped(typed: Typed, world: World) -> None:  # noqa: F811
     id_ = (await typed("dead", "list")).split()[0]
     assert await typed("dead", "drop", id_) == "It is off the list.\n"
     assert "There is no dead letter" in await typed.fails("dead", "show", id_)
-    assert [line["what"] for line in await world.audit()] == ["dead drop"]
+    assert [line["what"] for line in await world.audit()] == ["dead drop begun", "dead drop"]
