@@ -354,7 +354,7 @@ class Gateway:
             with self._accepting:
                 events = await self._guests.recognized(adapter, events)
                 received = await self._parts.intake.receive(events)
-                await self._guests.remember(adapter, events)
+                await self._guests.remember(self._parts.watched.latest().settings, events)
         except (Unreachable, TimeoutError) as error:
             log(logger, "not stored", level=logging.ERROR, reason=str(error) or "timeout")
             return False

@@ -16,7 +16,8 @@ from config.settings import Connection
 
 if TYPE_CHECKING:
     from config.profiles import Profile
-    from gateway.platforms import Adapter, Outside, Platform
+    from config.settings import Settings
+    from gateway.platforms import Adapter, Outside, Platform, TellsGuests
     from gateway.rights.access import DirectPolicy
 
 PAGE: Final = ("web", "webchat")
@@ -66,6 +67,19 @@ def direct_policy(loaded: Loaded, profile: Profile, connection: str) -> DirectPo
 @functools.cache
 def _is_open_to_all(platform: str) -> bool:
     return platform in platform_names() and platform_module(platform).GUIDE.anybody_writes
+
+
+def tells_guests(settings: Settings, connection: str) -> TellsGuests:
+    """See `Guide.tells_guests`. Of a connection that there is not any more nobody is told."""
+    if connection == PAGE[0]:
+        return platform_module(PAGE[1]).GUIDE.tells_guests
+    written = settings.connections.get(connection)
+    return _tells_guests(written.platform) if written else "events"
+
+
+@functools.cache
+def _tells_guests(platform: str) -> TellsGuests:
+    return platform_module(platform).GUIDE.tells_guests if platform in platform_names() else "events"
 
 
 def open_connections(loaded: Loaded) -> dict[str, Opened]:

@@ -40,6 +40,11 @@ class Actor:
     and not of them (`gateway.rights.guests`), so that they count as one.
     """
 
+    @classmethod
+    def by_id(cls, id_: str, *, name: str = "", connection: str = "", is_guest: bool | None = None) -> Actor:
+        """Somebody who was stored: no platform says now who they are, so that they count as a guest unless that was asked."""
+        return cls(id_, name, connection=connection, is_guest=is_guest)
+
 
 @dataclass(frozen=True, slots=True)
 class Attachment:

@@ -23,6 +23,7 @@ from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Adapter, Outbound, Part
 from gateway.rights.access import CommandUse, may
+from gateway.rights.guests import is_guest_by_id
 from gateway.rights.pins import Pins
 from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
@@ -119,10 +120,11 @@ class Course:
             return Done(say(ended.phrase, turn.language, **ended.values))
 
     async def _outside(self, adapter: Adapter, turn: Turn) -> Outside:
+        loaded = await self.watched.current()
         return Outside(
             self.shelf,
             self.notes,
-            await self.watched.current(),
+            loaded,
             adapter.capabilities,
             adapter.download,
             partial(self.agent.compacted, turn),
@@ -130,6 +132,7 @@ class Course:
             partial(spending.spent, self.mailbox.store),
             Pins(self.mailbox.store).of,
             partial(budgets.balances, self.mailbox.store),
+            partial(is_guest_by_id, self.mailbox.store, loaded.settings),
         )
 
     async def _answer(self, turn: Turn, adapter: Adapter, way: str) -> None:

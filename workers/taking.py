@@ -75,7 +75,7 @@ def readable(raw: bytes, key: ConversationKey) -> Event:
     try:
         return Event.load(raw)
     except ValueError:
-        return Event(kind="message", conversation=key, actor=Actor(""), dedupe_keys=(repr(raw),), at_ms=0)
+        return Event(kind="message", conversation=key, actor=Actor.by_id(""), dedupe_keys=(repr(raw),), at_ms=0)
 
 
 async def overheard(turn: Turn) -> list[Record]:

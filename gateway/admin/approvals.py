@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -140,7 +141,7 @@ async def _say(visit: Visit, actor: Actor, key: ConversationKey, given: Deciding
     event = Event(
         kind="command",
         conversation=key,
-        actor=Actor(actor.id),  # of the room's own connection
+        actor=replace(actor, connection=""),  # of the room's own
         dedupe_keys=(f"admin:{visit.id}",),
         at_ms=visit.at_ms,
         name=COMMANDS[given.word],

@@ -12,6 +12,7 @@ from gateway.admin.operations import LOOK, InChannel, Result, operation
 from gateway.admin.visits import Visit
 from gateway.rights import explaining
 from gateway.rights.explaining import Answer, NotThere
+from gateway.rights.guests import is_guest_by_id
 from gateway.rights.pins import Pins
 from skills.visible import one_line
 
@@ -73,5 +74,6 @@ async def _answers(visit: Visit, given: Question) -> list[Answer]:
         )
     if given.person:
         is_paired = await PairActs(acts, visit.loaded).is_let_in(given.person, here)
-        return explaining.person(here, given.person, is_paired=is_paired)
+        is_guest = await is_guest_by_id(visit.house.store, visit.loaded.settings, given.person)
+        return explaining.person(here, given.person, is_paired=is_paired, is_guest=is_guest)
     return explaining.channel(visit.loaded, key, here, await pins.of(explaining.pinned(here)))

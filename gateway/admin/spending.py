@@ -266,7 +266,9 @@ async def _persons(visit: Visit) -> tuple[list[_Asked], bool]:
         for line in lines[:LISTED_MAX]:
             connection, _, id_ = line.who.partition("/")
             room = ConversationKey(connection, "*")
-            asked += [_Asked(one, room, Actor(id_, line.name)) for where, one in places if where == connection]
+            asked += [
+                _Asked(one, room, Actor.by_id(id_, name=line.name)) for where, one in places if where == connection
+            ]
     return asked, is_whole
 
 

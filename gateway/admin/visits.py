@@ -23,6 +23,7 @@ from gateway.intake import Received
 from gateway.platforms import webchat
 from gateway.rights import access
 from gateway.rights.access import Approval, CommandUse, Here, Operator, Who, named_as
+from gateway.rights.guests import is_guest_by_id
 from gateway.rights.places import organisation, place
 from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
@@ -46,6 +47,12 @@ class House:
     receive: Callable[[Sequence[Event]], Awaitable[Sequence[Received]]]
     """What somebody says, as if it came from the chat (`Intake.receive`)."""
 
+    async def meets(self, caller: Caller) -> Caller:
+        """Whoever signed in, with what is known of them now. Raises `Unreachable`."""
+        if not caller.person:
+            return caller
+        return replace(caller, is_guest=await is_guest_by_id(self.store, self.loaded().settings, caller.person))
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -55,11 +62,13 @@ class Caller:
     """`connection/id`, as roles name people; empty: the operator."""
     operator: str = ""
     """Whose account on the machine the operator has."""
+    is_guest: bool | None = None
+    """As `Actor.is_guest`; asked for each visit anew (`House.meets`) and kept nowhere."""
 
     @property
     def actor(self) -> Actor | None:
         connection, _, id_ = self.person.partition("/")
-        return Actor(id_, connection=connection) if self.person else None
+        return Actor.by_id(id_, connection=connection, is_guest=self.is_guest) if self.person else None
 
     @property
     def who(self) -> Who:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.records import Record
+from gateway.events import Actor
 from gateway.phrases import LANGUAGES, say
 from gateway.store import GO_ON_WHEN_FULL, Script, Store, reading
 
@@ -62,10 +63,17 @@ class Asked:
     by: str = ""
     """The platform's own id of who said it."""
     name: str = ""
+    is_guest: bool | None = None
+    """As `Actor.is_guest`, of who said it, when they did."""
     text: str = ""
     """What was said along with it: an answer, a reason. Of an answer empty if it is the messages that follow."""
     messages: tuple[str, ...] = ()
     """Those that are the answer: the first dedupe key of each."""
+
+    @property
+    def who(self) -> Actor:
+        """Who said the word: whether it counts is asked once more when it does."""
+        return Actor.by_id(self.by, name=self.name, is_guest=self.is_guest)
 
 
 def asked_in(records: Sequence[Record]) -> list[Asked]:
@@ -90,13 +98,14 @@ def decided(
     at_ms: int,
     *,
     turn: str,
-    by: str = "",
-    name: str = "",
+    by: Actor | None = None,
     text: str = "",
     messages: Sequence[str] = (),
 ) -> Record:
     """The record of a word."""
-    data: dict[str, Any] = {"turn": turn, "code": asked.code, "word": word, "by": by, "name": name, "text": text}
+    data: dict[str, Any] = {"turn": turn, "code": asked.code, "word": word}
+    data |= {"by": by.id, "name": by.name, "is_guest": by.is_guest} if by else {"by": "", "name": ""}
+    data["text"] = text
     data |= {"messages": list(messages)} if messages else {}
     return Record("decided", at_ms, data, branch=asked.branch)
 
@@ -184,6 +193,7 @@ def _read(record: Record, word: dict[str, Any]) -> Asked:
         word=word.get("word"),
         by=word.get("by", ""),
         name=word.get("name", ""),
+        is_guest=word.get("is_guest"),
         text=word.get("text", ""),
         messages=tuple(word.get("messages", ())),
     )

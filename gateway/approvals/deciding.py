@@ -128,9 +128,7 @@ def _answer(said: Said, asked: Asked, rest: str) -> Done:
 
 def _decided(said: Said, asked: Asked, word: Word, text: str, messages: Sequence[str] = ()) -> Done:
     actor = said.event.actor
-    record = decided(
-        asked, word, said.now_ms, turn=said.turn, by=actor.id, name=actor.name, text=text, messages=messages
-    )
+    record = decided(asked, word, said.now_ms, turn=said.turn, by=actor, text=text, messages=messages)
     return Done(say(f"asked.now.{word}", said.language, code=asked.code, who=_by(said)), (record,))
 
 

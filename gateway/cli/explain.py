@@ -12,6 +12,7 @@ from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, key_of
 from gateway.rights import explaining
 from gateway.rights.explaining import Answer, NotThere
+from gateway.rights.guests import is_guest_by_id
 from gateway.rights.pins import Pins
 from skills.visible import one_line
 
@@ -50,7 +51,8 @@ def explain(  # noqa: PLR0917  # as click gives them
             )
         if person is not None:
             is_paired = await PairActs(there.acts, loaded).is_let_in(person, here)
-            return explaining.person(here, person, is_paired=is_paired)
+            is_guest = await is_guest_by_id(there.store, loaded.settings, person)
+            return explaining.person(here, person, is_paired=is_paired, is_guest=is_guest)
         return explaining.channel(loaded, key, here, await Pins(there.store).of(explaining.pinned(here)))
 
     try:

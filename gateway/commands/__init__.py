@@ -82,6 +82,8 @@ class Outside:
     """See `gateway.rights.pins.Pins.of`."""
     balances: Callable[[Accounts, Sequence[Limit]], Awaitable[list[Balance]]]
     """See `gateway.costs.budgets.balances`."""
+    is_guest: Callable[[str], Awaitable[bool | None]]
+    """See `gateway.rights.guests.is_guest_by_id`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ async def _name(said: Said, who: str, *, is_one: bool) -> Done:
     lines = [say(key, language, who=quoted(meant), room=quoted(here.room))]
     connection, _, id_ = meant.partition("/")
     is_here = connection == said.event.conversation.connection
-    rule = allows(here, Actor(id_), "channel_admin") if is_here and not is_one else None
+    rule = allows(here, Actor.by_id(id_), "channel_admin") if is_here and not is_one else None
     lines += [say("role.still", language, rule=quoted(rule))] if rule else []
     return Done("\n".join(lines))
 

@@ -212,12 +212,11 @@ class Capabilities:
     """How long "is typing" lasts, so that it is said again before. None: there is no such sign."""
     pace: tuple[Pace, ...] = ()
     """What the platform asks of senders; all workers together keep to it."""
-    tells_guests: Literal["events", "messages"] = "events"
-    """What says whether somebody is from outside (`Actor.is_guest`): every event, or messages alone, so that what they
-    said is remembered, and `is_guest` asked.
-    """
     names_parents: bool = False
     """An answer names the message that it is to, and not whose that is: ours are remembered (`Event.parent_id`)."""
+
+
+TellsGuests = Literal["events", "messages", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +235,10 @@ class Guide:
     """Keys of the settings that are well set, beside those that must be."""
     anybody_writes: bool = False
     """Whether anybody in the world can write to us directly, not only people of the house."""
+    tells_guests: TellsGuests = "events"
+    """What says whether somebody is from outside (`Actor.is_guest`): every event; messages alone, so that `is_guest` is asked
+    for the others; or nothing, so that nobody is.
+    """
 
 
 class Adapter(Protocol):

@@ -190,6 +190,7 @@ GUIDE: Final = Guide(
         *("Read Message History", "Attach Files"),
     ),
     anybody_writes=True,
+    tells_guests="nothing",
 )
 
 

@@ -232,6 +232,7 @@ settings:
     is_enabled: true
     request_url: {url}
 """,
+    tells_guests="messages",
 )
 
 
@@ -246,7 +247,6 @@ class Adapter(Plain):
         buttons=BUTTONS_MAX,
         file_max_bytes=FILE_MAX_BYTES,
         typing_s=STATUS_S,
-        tells_guests="messages",
     )
 
     def __init__(self, connection: str, settings: Settings, outside: Outside) -> None:

@@ -172,6 +172,7 @@ GUIDE: Final = Guide(
         "Who writes to the bot directly and is named nowhere gets a code: `deskmate pair CODE` lets them in.",
     ),
     anybody_writes=True,
+    tells_guests="nothing",
 )
 
 

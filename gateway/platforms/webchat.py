@@ -66,7 +66,10 @@ class Settings(Connection):
     stream_interval_ms: int = 60
 
 
-GUIDE: Final = Guide(steps=("Set `chat.enabled: true` and open `/chat`: the page is built in.",))
+GUIDE: Final = Guide(
+    steps=("Set `chat.enabled: true` and open `/chat`: the page is built in.",),
+    tells_guests="nothing",
+)
 
 
 def conversation_key(conversation: str, browser: str) -> ConversationKey:

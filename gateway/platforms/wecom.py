@@ -172,6 +172,7 @@ GUIDE: Final = Guide(
         "Enter `{url}` as the URL and save: WeCom checks it at once, and deskmate has to answer within a second.",
         "Let people see the bot, add it to a group, and mention it there.",
     ),
+    tells_guests="nothing",
 )
 
 

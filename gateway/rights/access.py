@@ -371,12 +371,14 @@ def named_as(who: Who, room: str) -> str:
 
 
 def who_said(by: str) -> Who:
-    """Whom `named_as` named so. What it names nobody by is nobody, and no operator."""
+    """Whom `named_as` named so: by a role that they were given, for whether they are a guest nobody says here. What it names
+    nobody by is nobody, and no operator.
+    """
     connection, slash, id_ = by.partition("/")
     word, _, name = by.partition(" ")
     if word == OPERATOR and name:
         return Operator(name)
-    return Actor(id_, connection=connection) if slash and connection and id_ else None
+    return Actor.by_id(id_, connection=connection) if slash and connection and id_ else None
 
 
 def may(who: Who, here: Here, thing: Thing) -> Verdict:
@@ -399,7 +401,7 @@ def may(who: Who, here: Here, thing: Thing) -> Verdict:
             if who is None or who.is_bot or not who.id:
                 return Verdict(False, "nobody", "only people answer")
             told = guest_rule(who, here)
-            own = person_of(here.room, who) == person_of(here.room, Actor(requester))
+            own = person_of(here.room, who) == person_of(here.room, Actor.by_id(requester))
             return Verdict(own or not told, "allowed" if own or not told else "guest", told or "everybody may answer")
         case CommandUse(name, about_others):
             return _command(who, here, name, about_others=about_others)
@@ -445,7 +447,7 @@ def _approval(actor: Actor | None, here: Here, requester: str) -> Verdict:
     if rule := allows(here, actor, "approver"):
         return Verdict(True, "allowed", rule)
     person = person_of(here.room, actor)
-    own = here.profile.approvals.own and person == person_of(here.room, Actor(requester))
+    own = here.profile.approvals.own and person == person_of(here.room, Actor.by_id(requester))
     return Verdict(own, "allowed" if own else "role", here.rule("approvals.own" if own else "roles.approver", person))
 
 

@@ -240,15 +240,15 @@ def _does(name: str, program: Skill | None, settings: Settings) -> tuple[str, st
     return DOES.get(name, ("read", "inside"))
 
 
-def person(here: Here, who: str, *, is_paired: bool | None) -> list[Answer]:
+def person(here: Here, who: str, *, is_paired: bool | None, is_guest: bool | None) -> list[Answer]:
     """Of `connection/id`: the roles, whether they are answered, and what they may say. Raises `NotThere`.
 
-    `is_paired`: whether they were let in with a code; None: that is no matter of whoever asks.
+    `is_paired`: whether they were let in with a code; None: that is no matter of whoever asks. `is_guest`: see `Actor`.
     """
     connection, _, id_ = (typed_person(who) or "").partition("/")
     if not id_:
         raise NotThere(f"{who} is nobody's id: wanted is CONNECTION/ID, as /role tells each person their own")
-    actor = Actor(id_, connection=connection)
+    actor = Actor.by_id(id_, connection=connection, is_guest=is_guest)
     return [
         *(Answer("role", role, "yes", rule) for role, rule in roles_of(here, actor).items()),
         _verdict("talk", "in the channel", may(actor, here, Talk(is_direct=False))),

@@ -1,6 +1,7 @@
-"""Guests: who is from outside, where what they do does not say it and what they wrote or the platform does.
+"""Guests: who is from outside, where what they do does not say it and what they did before or the platform does.
 
-Slack says it with each message, and with no slash command and no button. Whom nobody can tell of is taken for a guest.
+Slack says it with each message, and with no slash command and no button; of somebody of whom only the id is at hand (on the
+pages, or whom others ask about) no platform says anything. Whom nobody can tell of is taken for a guest.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
+from config.settings import Settings
+from gateway.connections import tells_guests
 from gateway.conversation.key import person_hash
 from gateway.events import Event
 from gateway.platforms import Adapter
@@ -42,6 +45,28 @@ _KNOWN: Final = Script(
 )
 
 
+async def is_guest_by_id(store: Store, settings: Settings, person: str) -> bool | None:
+    """Whether `connection/id` is from outside, as far as the platform has told. None: it tells of others and not of them.
+
+    Raises `Unreachable`.
+    """
+    connection, _, id_ = person.partition("/")
+    if tells_guests(settings, connection) == "nothing":
+        return False
+    return _is_guest(*await _known(store, person_hash(connection, id_)))
+
+
+async def _known(store: Store, person: str) -> tuple[bytes | None, bytes | None]:
+    asked, told = await store.run(_KNOWN, store.layout.guests_root, person)
+    return asked, told
+
+
+def _is_guest(asked: bytes | None, told: bytes | None) -> bool | None:
+    """What the platform answered counts for more than what came with a message."""
+    known = asked or told
+    return None if known is None else known != b"0"
+
+
 class Guests:
     """One a gateway process."""
 
@@ -56,13 +81,12 @@ class Guests:
             return events
         return [await self._recognized(adapter, event) for event in events]
 
-    async def remember(self, adapter: Adapter, events: Sequence[Event]) -> None:
-        """What came with messages, for what else their people do. Raises `Unreachable`."""
-        if adapter.capabilities.tells_guests != "messages":
-            return
+    async def remember(self, settings: Settings, events: Sequence[Event]) -> None:
+        """What the platform said of people, for where it says nothing. Raises `Unreachable`."""
         for event in events:
-            actor = event.actor
-            if event.kind == "message" and actor.id and not actor.is_bot and actor.is_guest is not None:
+            actor, tells = event.actor, tells_guests(settings, event.conversation.connection)
+            is_told = tells == "events" or (tells == "messages" and event.kind == "message")
+            if is_told and actor.id and not actor.is_bot and actor.is_guest is not None:
                 await self._remember(person_hash(event.conversation.connection, actor.id), is_guest=actor.is_guest)
 
     async def _remember(self, person: str, *, is_guest: bool) -> None:
@@ -79,14 +103,14 @@ class Guests:
         actor, person = event.actor, person_hash(event.conversation.connection, event.actor.id)
         if actor.is_guest is not None:
             return event
-        asked, told = await self._store.run(_KNOWN, self._store.layout.guests_root, person)
+        asked, told = await _known(self._store, person)
         if asked is None:
             is_guest = await adapter.is_guest(event)
             if is_guest is not None:
                 asked = b"%d" % is_guest
                 await self._note("asked", person, is_guest, ASKED_S)
-        known = asked or told
-        return replace(event, actor=replace(actor, is_guest=known != b"0")) if known else event
+        is_guest = _is_guest(asked, told)
+        return event if is_guest is None else replace(event, actor=replace(actor, is_guest=is_guest))
 
     async def _note(self, how: Literal["told", "asked"], person: str, is_guest: bool, keep_s: int) -> None:
         await self._store.run(_REMEMBER, self._store.layout.guests_root, how, person, int(is_guest), keep_s)

@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo
 from config.settings import ToolsSettings
 from gateway.conversation.claim import Lost
 from gateway.conversation.records import Record
-from gateway.events import Actor
 from gateway.logs import log
 from gateway.rights.access import Here
 from gateway.rights.roles import person_of
@@ -197,7 +196,7 @@ class Calls:
     async def _note_run(self, runs: Runs, here: Here) -> None:
         """Before it runs: nothing that a person said yes to runs without its line."""
         if word := self._persons.approved(runs.call.id):
-            code, bound, rule = word.code, word.bound, f"{person_of(here.room, Actor(word.by))} said yes"
+            code, bound, rule = word.code, word.bound, f"{person_of(here.room, word.who)} said yes"
         elif runs.always:
             code, bound, rule = "always", runs.bound, f"{runs.always} said always"
         else:

@@ -103,8 +103,7 @@ class Hearing:
             "answer",
             self.turn.now_ms(),
             turn=self.turn.id,
-            by=by.id,
-            name=by.name,
+            by=by,
             text="" if is_one and question.kind == "question" and not question.branch else text,
             messages=[one.key for one in said],
         )

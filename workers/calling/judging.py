@@ -168,7 +168,7 @@ class Judge:
             reason = f": {word.text}" if word.text else ""
             said_no = f"{word.name or word.by} said no{reason}. It did not run. Don't ask for it again."
             return Barred(call, said_no, by_person=True)
-        verdict = may(Actor(word.by), here, Approval(word.requester))
+        verdict = may(word.who, here, Approval(word.requester))
         if not verdict.allowed:
             return Barred(call, "Whoever said yes may not do so any more. It did not run.", verdict.rule, call.name)
         if word.bound != bound:

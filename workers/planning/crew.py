@@ -18,7 +18,7 @@ from gateway.commands import asks_first, command_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.plans import Done, Progress, Step
 from gateway.conversation.records import Record
-from gateway.events import Actor, Event
+from gateway.events import Event
 from gateway.logs import log
 from gateway.phrases import say
 from gateway.platforms import Outbound
@@ -168,7 +168,7 @@ class Crew:
         persons.wait()
         if word is None or word.word == "expired":
             raise Ended("plan.nobody")
-        actor, here = Actor(word.by), await self.steps.rights.now()
+        actor, here = word.who, await self.steps.rights.now()
         verdict = may(actor, here, Approval(word.requester))
         meant = _meant(word) if verdict.allowed else None
         if meant and word.word == "answer":  # of a command the log has it already

@@ -68,7 +68,7 @@ class Tool:
             raise ToolError(reason)
         if not text.strip():
             raise ToolError("There is nothing in `content`: a note has 1 to 8,000 characters.")
-        actor, profile = call.actor or Actor(""), call.here.profile
+        actor, profile = call.actor or Actor.by_id(""), call.here.profile
         here = call.here
         rule = here.rule("notes", profile.notes)
         change = Change(call.key, person_of(here.room, actor), here.room, here.channel_id, rule)

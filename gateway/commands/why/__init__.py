@@ -75,7 +75,8 @@ async def _person(said: Said, here: Here, name: str) -> Done:
     if who is None:
         return Done(say("role.no_person", said.language, who=quoted(name)), is_private=True)
     is_paired = await PairActs(acts_of(said), said.outside.loaded).is_let_in(who, here)
-    return Done(_explained(explaining.person(here, who, is_paired=is_paired), said.language))
+    is_guest = await said.outside.is_guest(who)
+    return Done(_explained(explaining.person(here, who, is_paired=is_paired, is_guest=is_guest), said.language))
 
 
 def _explained(answers: Sequence[Answer], language: str) -> str:

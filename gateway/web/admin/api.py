@@ -97,7 +97,7 @@ class Api:
         if key and not _KEY.fullmatch(key):
             raise NotUnderstood(f"{IDEMPOTENCY}: up to 64 letters, digits, - and _")
         id_ = f"admin {token.id} {operation.name} {key} {_digest(fields)}" if key else ""
-        result = await operation(visit_of(self._house, token.caller, id_=id_), fields)
+        result = await operation(await visit_of(self._house, token.caller, id_=id_), fields)
         return web.Response(body=result.model_dump_json().encode(), content_type="application/json", headers=HEADERS)
 
     async def _given(self, operation: Operation[Any, Any], request: web.Request) -> Any:

@@ -125,7 +125,7 @@ class Pages:
 
     async def page(self, page: Page, request: web.Request, session: Session) -> web.Response:
         language = language_of_request(request)
-        visit = visit_of(self._house, session.caller, language=language)
+        visit = await visit_of(self._house, session.caller, language=language)
         found = await page.shows(visit, request.query)
         is_watching = "live" in request.query  # the page that asks again and again shows no answer to what was done
         said = {} if is_watching else await self._door.keys.said(session)
@@ -154,7 +154,7 @@ class Pages:
         fields |= _file(form)
         back = str(form.get("back", START))
         language = language_of_request(request)
-        visit = visit_of(self._house, session.caller, language=language)
+        visit = await visit_of(self._house, session.caller, language=language)
         names = operation.input.model_fields
         try:
             done = await operation(visit, given(operation, {name: fields[name] for name in names if name in fields}))

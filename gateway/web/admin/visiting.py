@@ -105,9 +105,10 @@ class NotUnderstood(Exception):
     """`str()` says for people what is wrong with what was given."""
 
 
-def visit_of(house: House, caller: Caller, *, id_: str = "", language: Language = "en") -> Visit:
+async def visit_of(house: House, caller: Caller, *, id_: str = "", language: Language = "en") -> Visit:
+    """Raises `Unreachable`."""
     id_ = id_ or f"admin {secrets.token_hex(12)}"
-    return Visit(house, caller, id_, house.mailbox.now_ms(), house.loaded(), language)
+    return Visit(house, await house.meets(caller), id_, house.mailbox.now_ms(), house.loaded(), language)
 
 
 def given(operation: Operation[Any, Any], fields: Mapping[str, Any]) -> Input:

@@ -17,7 +17,7 @@ from gateway.conversation.mailbox import event_of
 from gateway.conversation.records import Record
 from gateway.conversation.uses import Used
 from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
-from gateway.events import Event
+from gateway.events import Actor, Event
 from gateway.intake import Received
 from tests.gateway.admin.world import (
     ADMIN,
@@ -350,7 +350,7 @@ async def test_what_is_told_of_a_word_is_what_became_of_it(there: Admins, word: 
     async def receive_late(events: Sequence[Event]) -> Sequence[Received]:
         lines: Any = await store.redis.lrange(store.layout.key(key.id, "history"), 0, -1)
         [asked] = asked_in(Record.load_all(lines))
-        record = decided(asked, word, 2, turn="turn KQZX", by=by)
+        record = decided(asked, word, 2, turn="turn KQZX", by=Actor(by) if by else None)
         await store.redis.rpush(store.layout.key(key.id, "history"), record.dump())
         return await receive(events)
 

@@ -22,6 +22,7 @@ from gateway.conversation.records import Record
 from gateway.conversation.uses import Listed, Used
 from gateway.events import Actor, Event
 from gateway.intake import Received
+from gateway.rights.guests import Guests
 from gateway.rights.places import place
 from gateway.shelf.notes import Draft
 from gateway.store import Store
@@ -88,7 +89,7 @@ class Admins:
     async def do(self, name: str, caller: Caller = OPERATOR, /, **fields: Any) -> Any:
         """An operation by its name. Raises `Refusal`."""
         operation = operations()[name]
-        return await operation(self.visit(caller), operation.input.model_validate(fields))
+        return await operation(self.visit(await self.house.meets(caller)), operation.input.model_validate(fields))
 
     async def audit(self) -> list[Line]:
         return await read(self.house.store)
@@ -147,6 +148,12 @@ class Admins:
                     await mailbox.append(claim, turn="close", used=replace(one, offered=made.hash))
             await mailbox.hand_over(claim)
 
+    async def tell_of(self, *people: str, is_guest: bool) -> None:
+        """Slack says, with something that they write, whether these people are from outside."""
+        said = Event(kind="message", conversation=OPS, actor=Actor(""), dedupe_keys=("told",), at_ms=1, text="hello")
+        events = [replace(said, actor=Actor(one, is_guest=is_guest)) for one in people]
+        await Guests(self.house.store).remember(self.loaded.settings, events)
+
     async def write_in(self, key: ConversationKey) -> str:
         """Somebody says something there; in which conversation."""
         number = next(self._numbers)
@@ -186,6 +193,7 @@ async def admins(store: Store, folder: Path) -> Admins:
         code = (await world.notes.save(change, draft, ask=ask)).note.code
         made.waiting, made.kept = (code, made.kept) if ask else (made.waiting, code)
     made.conversation = await made.write_in(OPS)
+    await made.tell_of("U-MAX", "U-LI", "U-BO", "U-ANA", "U-KIM", "U-OLLI", is_guest=False)
     await world.say("/role grant slack-main/U-KIM", ANA)
     return made
 

@@ -20,6 +20,7 @@ from gateway.costs.budgets import balances
 from gateway.costs.spending import spent
 from gateway.events import Actor, Attachment, Event
 from gateway.platforms import Capabilities, NotDownloaded
+from gateway.rights.guests import is_guest_by_id
 from gateway.rights.pins import Pins
 from gateway.shelf.notes import Draft, Notes
 from gateway.shelf.packing import Packer
@@ -150,6 +151,7 @@ class World:
                 partial(spent, self.store),
                 Pins(self.store).of,
                 partial(balances, self.store),
+                partial(is_guest_by_id, self.store, self.loaded.settings),
             ),
             **said,
         )

@@ -83,16 +83,18 @@ async def test_one_thing_is_told_by_itself(world: World) -> None:
     tool = explaining.tool(here, "web_fetch", {}, world.loaded.settings)
     assert [(one.kind, one.answer) for one in tool] == [("tool", "yes"), ("approval", "ask"), ("hitl", "no")]
     none = "profiles/default.yaml line 5: roles.admin or roles.channel_admin"
-    max_ = {one.subject: one for one in explaining.person(here, "slack-main/U-MAX", is_paired=False)}
+    max_ = {one.subject: one for one in explaining.person(here, "slack-main/U-MAX", is_paired=False, is_guest=False)}
     assert (max_["/skill off"].answer, max_["/skill off"].rule) == ("no", none), "either would do"
-    ana = {one.subject: one.answer for one in explaining.person(here, "slack-main/U-ANA", is_paired=False)}
+    ana = {
+        one.subject: one.answer for one in explaining.person(here, "slack-main/U-ANA", is_paired=False, is_guest=False)
+    }
     assert (ana["admin"], ana["/skill off"], ana["/skill trust"], ana["/skill off everywhere"]) == (
         "yes",
         "yes",
         "no",
         "no",
     )
-    eve = {one.subject: one for one in explaining.person(here, "slack-main/U-EVE", is_paired=False)}
+    eve = {one.subject: one for one in explaining.person(here, "slack-main/U-EVE", is_paired=False, is_guest=False)}
     assert (eve["/help"].answer, eve["/status"].answer, eve["/status"].reason) == ("yes", "no", "guest")
     assert eve["/status"].rule == "profiles/default.yaml line 6: roles.guest"
     with pytest.raises(NotThere, match="there is no skill"):
@@ -100,7 +102,7 @@ async def test_one_thing_is_told_by_itself(world: World) -> None:
     with pytest.raises(NotThere, match="there is no tool web_fech; perhaps web_fetch"):
         explaining.tool(here, "web_fech", {}, world.loaded.settings)
     with pytest.raises(NotThere, match="/role"):
-        explaining.person(here, "Ana", is_paired=False)
+        explaining.person(here, "Ana", is_paired=False, is_guest=False)
 
 
 async def test_the_chat_tells_the_same(world: World) -> None:
@@ -169,7 +171,9 @@ async def test_only_what_can_be_typed_is_called_a_command_and_acts_of_pages_by_t
     assert "page dead drop everywhere: no, role" in told
     here = await world.shelf.here(OPS, world.loaded)
     commands = [
-        one.subject for one in explaining.person(here, "slack-main/U-ANA", is_paired=None) if one.kind == "command"
+        one.subject
+        for one in explaining.person(here, "slack-main/U-ANA", is_paired=None, is_guest=False)
+        if one.kind == "command"
     ]
     for typed in commands:
         name, *words = typed.removeprefix("/").split()
