@@ -320,7 +320,7 @@ async def test_s_i6_in_the_name_of_a_person_is_what_that_person_may(house: World
     )
     for id_, is_done in (("U-MAX", False), ("U-ANA", True)):
         secret = (await typed("admin", "token", "--as", f"slack-main/{id_}", "--name", f"ci {id_}")).split()[0]
-        caller = (await Keys(house.store).token(secret, "peer")).caller
+        caller = replace((await Keys(house.store).token(secret, "peer")).caller, is_guest=False)
         visit = Visit(parts, caller, f"by {id_}", 1, house.loaded)
         given = switch.input.model_validate({"channel": "slack-main/C-OPS", "id": "web-access", "to": "off"})
         if is_done:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.approvals.asked import asked_in, decided
 from gateway.audit.log import read
+from gateway.conversation.records import Record
 from gateway.events import Actor
 from gateway.platforms import Outcome
 from gateway.store import Layout
+from tests.gateway.conversation.world import until as until_true
 from tests.harness.model_replies import calls, says
+from tests.harness.planning import acting, plan
 from tests.harness.processes import until
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
 
@@ -222,6 +227,47 @@ async def test_a_guest_approves_nothing_and_answers_only_what_they_are_asked_the
     code = next(word for word in card.replace("`", " ").split() if len(word) == 6 and word.isupper())
     assert "not for guests" in (await world.ask(f"/answer {code} this", WHERE, actor=GUS))[0]
     assert "not for guests" in (await world.ask(f"/approve {code}", WHERE, actor=GUS))[0]
+
+
+@pytest.mark.parametrize("plans", [False, True])
+async def test_a_yes_is_that_of_a_guest_when_it_is_looked_at_again(opened: Opened, tmp_path: Path, plans: bool) -> None:
+    """Between the word and the call the profile ends that guests may what members may."""
+    world = await opened(guests="member", approvals={"ask": ["send_file"]})
+    if plans:
+        world.model.answer_with(acting({"plan": plan(("a", "Do it.", [])), "a": says("Done.")}))
+    else:
+        world.model.answer_with([calls("send_file", FILE), says("Well.")])
+    [card] = await world.ask("/plan --ask x" if plans else "send it", actor=MAX)
+    code = next(word for word in card.replace("`", " ").split() if len(word) == 6 and word.isupper())
+    profile, loaded = tmp_path / "profiles/default.yaml", await world.desk.watched.current()
+    original = world.desk.mailbox.take
+
+    async def changed() -> bool:
+        return (await world.desk.watched.current()) is not loaded
+
+    async def then_guests_may_nothing(*arguments: Any, **named: Any) -> None:
+        await original(*arguments, **named)
+        profile.write_text(profile.read_text().replace("guests: member", "guests: talk"))
+        await until_true(changed, 10.0)
+
+    world.desk.mailbox.take = then_guests_may_nothing  # type: ignore[method-assign]
+    await world.ask(f"/approve {code}", actor=replace(MAX, is_guest=True))
+    assert [one.data["is_guest"] for one in await world.history() if one.type == "decided"] == [True]
+    if plans:
+        assert "Done." not in world.room.sent
+    else:
+        done = await outcome(world)
+        assert done["rule"] == "the platform says that chat/U-MAX is from outside"
+        assert "may not do so any more" in done["text"]
+
+
+async def test_a_yes_of_which_nobody_kept_whether_it_was_a_guests_is_one() -> None:
+    """As an earlier version wrote it."""
+    asked = Record("asked", 1, {"code": "ABCDEF", "kind": "approval", "call": "c", "until_ms": 9, "requester": "U-MAX"})
+    [before] = asked_in([asked, Record("decided", 2, {"code": "ABCDEF", "word": "yes", "by": "U-MAX"})])
+    assert before.who.is_guest is None
+    [now] = asked_in([asked, decided(before, "yes", 2, turn="t", by=MAX)])
+    assert now.who == MAX
 
 
 async def test_who_is_not_answered_is_not_overheard(opened: Opened) -> None:

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from gateway.store import Layout
+from config.loading import load
+from config.settings import Settings
+from gateway.conversation.key import ConversationKey
+from gateway.events import Actor, Event
+from gateway.rights.guests import Guests, is_guest_by_id
+from gateway.store import Layout, Store
 from tests.gateway.served import SLACK, Served, served
 from tests.harness.slack_twin import CHANNEL, TEAM, USER, Message, SlackTwin
 
@@ -116,3 +121,57 @@ async def test_that_somebody_is_a_member_is_noted_once_and_that_they_are_a_guest
         values: list[Any] = [value for key in found if (value := await store.redis.getdel(key)) is not None]
         noted.append(values)
     assert noted == [[b"0"], [], [b"1"], [b"1"], [b"0"], []]
+
+
+CONNECTIONS = """\
+redis: {{key_prefix: {prefix}}}
+connections:
+  slack-main: {{platform: slack, signing_secret: $SECRET, bot_token: $SECRET}}
+  bridge: {{platform: standard_webhooks, secret: $BRIDGE, reply_url: "http://127.0.0.1:9/replies"}}
+  telegram-main: {{platform: telegram, bot_token: $TELEGRAM, secret_token: $SECRET}}
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path, store: Store) -> Settings:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/default.yaml").write_text("{}\n")
+    file = tmp_path / "deskmate.yaml"
+    file.write_text(CONNECTIONS.format(prefix=store.layout.prefix))
+    secrets = {"SECRET": "xoxb-s3cret", "BRIDGE": "whsec_" + "c2VjcmV0" * 4, "TELEGRAM": "4711:" + "A" * 35}
+    return load(file, variables={**secrets, "REDIS_URL": "redis://127.0.0.1"}).settings
+
+
+def did(connection: str, kind: str, *, is_guest: bool | None) -> Event:
+    where = ConversationKey(connection, "C1")
+    return Event(
+        kind=kind, conversation=where, actor=Actor("U1", is_guest=is_guest), dedupe_keys=("1",), at_ms=1, text="hi"
+    )
+
+
+@pytest.mark.parametrize(
+    ("connection", "kind", "said"),
+    [
+        ("slack-main", "message", False),
+        ("slack-main", "message", True),
+        ("slack-main", "command", None),
+        ("bridge", "message", True),
+        ("bridge", "action", False),
+        ("telegram-main", "message", False),
+    ],
+)
+async def test_of_whom_only_the_id_is_at_hand_counts_what_the_platform_told(
+    store: Store, settings: Settings, connection: str, kind: str, said: bool | None
+) -> None:
+    before = False if connection == "telegram-main" else None
+    assert await is_guest_by_id(store, settings, f"{connection}/U1") is before, (
+        "Telegram tells of nobody, the others may"
+    )
+    await Guests(store).remember(settings, [did(connection, kind, is_guest=said)])
+    assert await is_guest_by_id(store, settings, f"{connection}/U1") is said
+    assert await is_guest_by_id(store, settings, f"{connection}/U2") is before
+
+
+@pytest.mark.parametrize("person", ["gone/U1", "", "U1", "slack-main/"])
+async def test_of_nobodys_id_nobody_is_told(store: Store, settings: Settings, person: str) -> None:
+    assert await is_guest_by_id(store, settings, person) is None

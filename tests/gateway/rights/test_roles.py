@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
+import gateway
 from config.loading import load
 from config.problems import ConfigError
 from config.profiles import Profile, Roles
@@ -106,9 +108,33 @@ def test_s_i4_who_has_no_id_answers_nobody() -> None:
         assert not may(Actor(""), here(), Approval(requester)).allowed
 
 
-@pytest.mark.parametrize("who", [Operator("root"), Actor("U-ANA", connection="slack-main"), None])
+@pytest.mark.parametrize("who", [Operator("root"), Actor.by_id("U-ANA", connection="slack-main"), None])
 def test_a_name_that_is_stored_is_read_as_whose_it_is(who: Who) -> None:
     assert who_said(named_as(who, "telegram/C1")) == who
+
+
+def test_s_i4_who_is_stored_by_id_is_no_member_because_nobody_asked() -> None:
+    """S-I4: such as whoever allowed calls for good. A role that names them counts as ever."""
+    stored = who_said("slack-main/U-NEW")
+    assert may(stored, here(), CommandUse("status")).reason == "guest"
+    assert may(stored, here(), Approval("U-NEW")).reason == "guest"
+    assert may(Actor("U-NEW"), here(), CommandUse("status")).allowed
+    named = here(Profile(name="p", roles=Roles(approver=["slack-main/U-NEW"])))
+    assert may(stored, named, CommandUse("approve always")).allowed
+
+
+MAKE_ACTORS = {"gateway/events.py", "gateway/platforms"}
+
+
+def test_only_platforms_say_who_somebody_is() -> None:
+    """Elsewhere people are stored ones: `Actor.by_id`, a guest unless that was asked."""
+    root = Path(gateway.__file__).parents[1]
+    made = set()
+    for file in (*root.glob("gateway/**/*.py"), *root.glob("workers/**/*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Actor":
+                made.add(file.relative_to(root).as_posix())
+    assert {"gateway/platforms" if one.startswith("gateway/platforms/") else one for one in made} == MAKE_ACTORS
 
 
 def test_s_i5_an_empty_list_is_nobody() -> None:

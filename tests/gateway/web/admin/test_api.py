@@ -13,9 +13,13 @@ import pytest
 import schemathesis
 from schemathesis.checks import CHECKS, load_all_checks
 
+from gateway.admin.keys import Session
 from gateway.admin.operations import operations
+from gateway.admin.visits import Caller
+from gateway.events import Event
 from gateway.web.admin.openapi import document
-from tests.gateway.admin.world import ADMIN, MEMBER, ROOM
+from tests.gateway.admin.world import ADMIN, APPROVER, MEMBER, ROOM
+from tests.gateway.commands.world import ANA
 from tests.gateway.web.admin.world import Served
 
 ROOT = "/admin/api/v1"
@@ -93,6 +97,59 @@ async def test_a_members_token_is_refused_at_everything_that_changes_something(
             status, told = await ask(site, http, "POST", name.replace(".", "/"), token, json=body)
             assert (status, told["kind"] in {"role", "look"}) == (403, True), name
             assert told["rule"]
+
+
+@pytest.mark.parametrize("way", ["api", "page"])
+@pytest.mark.parametrize("is_guest", [True, None, False])
+async def test_a_guest_approves_their_own_call_by_no_way(
+    site: Served, http: aiohttp.ClientSession, way: str, is_guest: bool | None
+) -> None:
+    """As in the chat: what the platform told of somebody holds here as well, and whom it did not tell of is no member."""
+    eli = Caller("slack-main/U-ELI")
+    if is_guest is not None:
+        await site.there.tell_of("U-ELI", is_guest=is_guest)
+    key = await site.there.ask("KQZX", requester="U-ELI")
+    fields = {"channel": ROOM, "code": "KQZX", "word": "yes"}
+    if way == "api":
+        status, told = await ask(site, http, "POST", "approvals/decide", await site.token(eli), json=fields)
+        assert (status, told.get("kind")) == ((200, None) if is_guest is False else (403, "guest"))
+    else:
+        async with site.browser(eli) as browser:
+            [cookie] = browser.http.cookie_jar
+            csrf = Session(cookie.value, eli).csrf  # no page that they get has it, their cookie does
+            await browser.post("/admin/do/approvals.decide", {**fields, "csrf": csrf})
+    said = [Event.load(one.partition(b":")[2]) for one in (await site.there.house.mailbox.waiting(key.id))[1]]
+    assert [(one.actor.id, one.actor.is_guest) for one in said] == ([("U-ELI", False)] if is_guest is False else [])
+
+
+async def test_a_guests_word_is_posted_as_that_of_a_guest(site: Served, http: aiohttp.ClientSession) -> None:
+    """They are named as an approver, who may: and the conversation hears who they are."""
+    await site.there.tell_of("U-LI", is_guest=True)
+    key = await site.there.ask("KQZX")
+    token = await site.token(APPROVER)
+    fields = {"channel": ROOM, "code": "KQZX", "word": "yes"}
+    assert (await ask(site, http, "POST", "approvals/decide", token, json=fields))[0] == 200
+    [member] = (await site.there.house.mailbox.waiting(key.id))[1]
+    actor = Event.load(member.partition(b":")[2]).actor
+    assert (actor.id, actor.connection, actor.is_guest) == ("U-LI", "", True)
+
+
+@pytest.mark.parametrize("is_guest", [True, None, False])
+async def test_what_is_explained_of_a_guest_is_what_a_guest_may(
+    site: Served, http: aiohttp.ClientSession, is_guest: bool | None
+) -> None:
+    there = site.there
+    if is_guest is not None:
+        await there.tell_of("U-ELI", is_guest=is_guest)
+    asked = {"channel": ROOM, "person": "slack-main/U-ELI"}
+    status, told = await ask(site, http, "GET", "explain/show", await site.token(ADMIN), params=asked)
+    assert status == 200, told
+    answers = {one["subject"]: one["answer"] for one in told["answers"]}
+    role, own = ("member", "yes") if is_guest is False else ("guest", "no")
+    assert (answers.get(role), answers["say yes to their own calls"]) == ("yes", own)
+    said = await there.world.told("/why person slack-main/U-ELI", ANA)
+    assert f"role {role}: yes" in said
+    assert f"say yes to their own calls: {own}" in said
 
 
 async def test_without_a_token_that_opens_nothing_is_told(site: Served, http: aiohttp.ClientSession) -> None:
