@@ -87,11 +87,8 @@ async def decide(visit: Visit, given: Deciding) -> Told:
 
     It is said there in your name, so you have to be a person of that connection; the conversation looks at your right once more.
     """
-    room, code = visit.key(given.channel), given.code.upper()
-    actor = visit.caller.actor
-    if actor is None or actor.connection != room.connection:
-        raise Refusal("no_person", connection=room.connection, rule="a word is said by a person of the channel")
-    key = await conversation_of(visit.house.store, room, code)
+    actor, code = visit.speaker(given.channel), given.code.upper()
+    key = await conversation_of(visit.house.store, visit.key(given.channel), code)
     found = await _open(visit, key, code) if key else None
     if key is None or found is None:
         await visit.look(given.channel)  # what else is asked there is none of others' business

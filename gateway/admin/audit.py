@@ -49,7 +49,7 @@ class AuditLog(Result):
 
 @operation(SOMEWHERE)
 async def list_(visit: Visit, given: AuditWanted) -> AuditLog:
-    """Who changed what about skills and notes, and what was refused: of one channel, or of all that you look after."""
+    """Who changed what, and what was refused: of one channel, or of all that you look after."""
     if given.channel:
         await visit.look(given.channel)
         rooms = frozenset({given.channel})

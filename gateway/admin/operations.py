@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 import gateway.admin
 from gateway.acts.outcomes import Refusal
 from gateway.admin.visits import Visit
+from gateway.rights.access import OF_PAGES, as_given
 
 
 class Input(BaseModel):
@@ -71,22 +72,47 @@ class Seeing:
     """Who may see something."""
 
     told: str
+    check: Callable[[Visit, Input], Awaitable[None]]
+    """Raises `Refusal` for all others."""
 
 
-SIGNED_IN: Final = Seeing("whoever is signed in")
+async def _signed_in(visit: Visit, given: Input) -> None:
+    """Each visit is somebody's."""
+
+
+async def _look(visit: Visit, given: Input) -> None:
+    await visit.look(_channel(given))
+
+
+async def _look_somewhere(visit: Visit, given: Input) -> None:
+    del given
+    await visit.look_somewhere()
+
+
+async def _look_everywhere(visit: Visit, given: Input) -> None:
+    del given
+    visit.look_everywhere()
+
+
+async def _speak(visit: Visit, given: Input) -> None:
+    """The operation asks for the rest: it depends on what the word is about."""
+    visit.speaker(_channel(given))
+
+
+SIGNED_IN: Final = Seeing("whoever is signed in", _signed_in)
 LOOK: Final = Seeing(
-    "who may switch or trust skills in that channel; for the whole organisation, owners and the operator"
+    "who may switch or trust skills in that channel; for the whole organisation, owners and the operator", _look
 )
-SOMEWHERE: Final = Seeing("who may switch or trust skills in a channel; of each such channel")
-EVERYTHING: Final = Seeing("owners and the operator")
-
-
-WORD: Final = Seeing("who may say the word in the chat: approvers, and who it is asked for where the profile lets them")
+SOMEWHERE: Final = Seeing("who may switch or trust skills in a channel; of each such channel", _look_somewhere)
+EVERYTHING: Final = Seeing("owners and the operator", _look_everywhere)
+WORD: Final = Seeing(
+    "who may say the word in the chat: approvers, and who it is asked for where the profile lets them", _speak
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Who may do something: whoever may give that command in the chat."""
+    """Who may do something: whoever may give that command, in the chat or (`access.OF_PAGES`) here alone."""
 
     command: str
     """`skill trust`; `{to}` stands for what the input says in that field."""
@@ -95,12 +121,18 @@ class Act:
 
     @property
     def told(self) -> str:
-        return f"who may say `/{self.command}` in that channel, with the same rules; everywhere, who may say it so, and the operator"
+        does = "do" if self.command in OF_PAGES else "say"
+        told = f"who may {does} `{as_given(self.command)}` in that channel, with the same rules"
+        return f"{told}; everywhere, who may {does} it so, and the operator"
 
     def of(self, given: Input) -> tuple[str, str]:
         """The command, and what it is about."""
         command = self.command.format(to=getattr(given, "to", ""))
         return command, str(getattr(given, self.about, "")) if self.about else ""
+
+    async def check(self, visit: Visit, given: Input) -> None:
+        """Raises `Refusal` for all others."""
+        await visit.acts(_channel(given)).may(self.of(given)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +159,12 @@ class Operation(Generic[I, R]):
     async def __call__(self, visit: Visit, given: I) -> R:
         """Do it, if this person may. Raises `Refusal`, which names the rule, and `Unreachable`."""
         try:
-            await self._check(visit, given)
+            await self.who.check(visit, given)
             return await self.run(visit, given)
         except Refusal as refusal:
             if isinstance(self.who, Act):
                 await visit.acts(_channel(given)).refused(*self.who.of(given), refusal)
             raise
-
-    async def _check(self, visit: Visit, given: I) -> None:
-        match self.who:
-            case Act():
-                await visit.acts(_channel(given)).may(self.who.of(given)[0])
-            case Seeing() if self.who is LOOK:
-                await visit.look(_channel(given))
-            case Seeing() if self.who is SOMEWHERE:
-                await visit.look_somewhere()
-            case Seeing() if self.who is EVERYTHING:
-                visit.look_everywhere()
 
 
 def operation(

@@ -155,6 +155,13 @@ class Visit:
         if not self.sees_all:
             raise Refusal("operator", rule=self.organisation.org_rule("people.owners", ""), who=self.caller.name)
 
+    def speaker(self, channel: str) -> Actor:
+        """This person, as somebody of that channel's connection: a word is said in their name. Raises `Refusal`."""
+        connection, actor = self.key(channel).connection, self.caller.actor
+        if actor is None or actor.connection != connection:
+            raise Refusal("no_person", connection=connection, rule="a word is said by a person of the channel")
+        return actor
+
     @property
     def sees_all(self) -> bool:
         """Whether this person looks after all channels: an owner, or the operator."""

@@ -161,12 +161,11 @@ class ApprovalsMachine(Machine):
         assert {bound: one.by for bound, one in stored.items()} == {
             bound: f"slack-main/{who}" for bound, who in self.always.items()
         }
-        noted = [line for line in await self.world.audit() if line["what"] in {"approval yes", "approval no"}]
-        plain = [one for one in self.requests.values() if one.word in {"yes", "no"}]
-        assert (
-            len(noted)
-            <= len(plain)
-            <= len(noted) + len([line for line in await self.world.audit() if "always" in line["what"]])
+        lines = [one for one in await self.world.audit() if one["what"] in {"approval yes", "approval no"}]
+        assert sorted((one["what"], one["thing"].split()[0], one["who"]) for one in lines) == sorted(
+            (f"approval {one.word}", code, f"slack-main/{one.by}")
+            for code, one in self.requests.items()
+            if one.word in {"yes", "no"}
         )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, cast
 
 import pytest
 
 from gateway.acts.outcomes import Refusal
-from gateway.admin.operations import EVERYTHING, SIGNED_IN, WORD, Act, operations, status_of
+from gateway.admin.operations import EVERYTHING, SIGNED_IN, WORD, Act, Seeing, operations, status_of
+from gateway.rights.access import OF_PAGES
 from tests.gateway.admin.world import MEMBER, ROLES, ROOM, STRANGER, Admins, zip_as_base64
 
 Given = Callable[[Admins], dict[str, Any]]
@@ -107,7 +109,7 @@ async def test_who_may_do_something_does_it(there: Admins, name: str, role: str)
 async def test_who_may_let_others_work(there: Admins, name: str) -> None:
     operation = operations()[name]
     for role, caller in ROLES.items():
-        check = operation._check(there.visit(caller), operation.input.model_validate({"channel": ROOM}))
+        check = operation.who.check(there.visit(caller), operation.input.model_validate({"channel": ROOM}))
         if role in SLOW[name]:
             await check
         else:
@@ -156,3 +158,33 @@ def test_what_changes_something_is_an_act_or_the_operators() -> None:
     for one in operations().values():
         assert one.is_safe or isinstance(one.who, Act) or one.who in {EVERYTHING, WORD}
         assert one.who is not SIGNED_IN or one.name == "me.show"
+
+
+async def test_what_nobody_is_said_to_may_is_not_done(there: Admins) -> None:
+    """A kind of people for whom no check was written."""
+    done: list[object] = []
+
+    async def run(*given: object) -> None:
+        done.append(given)
+
+    with pytest.raises(TypeError):
+        Seeing("whoever")  # type: ignore[call-arg]
+    one = replace(operations()["me.show"], run=run, who=cast("Any", "whoever"))
+    with pytest.raises(AttributeError):
+        await one(there.visit(), one.input())
+    assert not done
+
+
+async def test_a_word_is_a_persons_of_that_connection_before_anything_is_looked_at(there: Admins) -> None:
+    given = operations()["approvals.decide"].input.model_validate({"channel": ROOM, "code": "AAAA", "word": "yes"})
+    for role in ("operator", "stranger"):
+        with pytest.raises(Refusal, match="no_person"):
+            await WORD.check(there.visit(ROLES[role]), given)
+    await WORD.check(there.visit(ROLES["member"]), given)
+
+
+def test_an_act_of_the_pages_is_not_told_as_a_command_of_the_chat() -> None:
+    told = {one.who.command: one.who.told for one in operations().values() if isinstance(one.who, Act)}
+    assert told.keys() & OF_PAGES
+    for command, text in told.items():
+        assert ("`/" in text) == (command not in OF_PAGES), text
