@@ -141,7 +141,7 @@ async def show(visit: Visit, given: InChannel) -> Channel:
         calls=Calls(
             all_ask=here.asks_for_all,
             asking=profile.approvals.ask,
-            may_switch=visit.may_here("hitl on", here),
+            may_switch=here.is_readable and visit.may_here("hitl on", here),
         ),
         index_tokens=laid_out.tokens,
         index_max_tokens=tokens,
@@ -249,7 +249,7 @@ def _tool(one: ToolRow, *, may_switch: bool) -> Tool:
         state=one.state,
         reason=one.verdict.reason,
         rule=one.verdict.rule,
-        may_switch=may_switch and one.is_switched,
+        may_switch=may_switch and one.is_switched and one.verdict.reason != "unreadable",
     )
 
 

@@ -33,7 +33,8 @@ class Result(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)
 
 
-Room = Annotated[str, Field(min_length=3, max_length=1_100, pattern=r"^[a-z0-9][a-z0-9-]{0,62}/.+$")]
+ROOM: Final = r"^[a-z0-9][a-z0-9-]{0,62}/.+$"
+Room = Annotated[str, Field(min_length=3, max_length=1_100, pattern=ROOM)]
 """`connection/channel`, such as `slack-main/C0123`."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Code = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{4,13}$")]
@@ -206,6 +207,7 @@ def status_of(refusal: Refusal) -> int:
         "guest",
         "look",
         "operator",
+        "owners",
         "hidden",
         "hidden_file",
         "note_waits",

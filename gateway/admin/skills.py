@@ -65,6 +65,8 @@ class SkillRow(Result):
 
 class Skills(Result):
     channel: str
+    is_readable: bool
+    """Whether the switches could be read. If not, no skill is on."""
     skills: list[SkillRow]
     shadowed: list[str]
     """Which skills stand behind another one of their id, in words."""
@@ -82,6 +84,7 @@ async def list_(visit: Visit, given: Anywhere) -> Skills:
     here = await acts.by.here()
     return Skills(
         channel=given.channel,
+        is_readable=here.is_readable,
         skills=await rows(visit, acts, here),
         shadowed=behind(here.library.shadowed, visit.language),
         warnings=list(here.library.warnings),

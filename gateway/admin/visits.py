@@ -153,7 +153,7 @@ class Visit:
     def look_everywhere(self) -> None:
         """Raises `Refusal` for all but owners and the operator."""
         if not self.sees_all:
-            raise Refusal("operator", rule=self.organisation.org_rule("people.owners", ""), who=self.caller.name)
+            raise Refusal("owners", rule=self.organisation.org_rule("people.owners", ""), who=self.caller.name)
 
     def speaker(self, channel: str) -> Actor:
         """This person, as somebody of that channel's connection: a word is said in their name. Raises `Refusal`."""

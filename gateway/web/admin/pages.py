@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,7 +22,7 @@ from gateway.admin import (
     skills,
     spending,
 )
-from gateway.admin.operations import Operation, Result, Told
+from gateway.admin.operations import ROOM, Operation, Result, Told
 from gateway.admin.visits import Visit
 from gateway.web.admin.visiting import given
 
@@ -46,6 +47,9 @@ class Page:
 async def ask(operation: Operation[Any, Any], visit: Visit, query: Query) -> Any:
     """Do an operation with those of its fields that the address has; an empty one counts as not there."""
     fields = {name: query[name] for name in operation.input.model_fields if query.get(name)}
+    channel = fields.get("channel", "")
+    if channel and not re.match(ROOM, channel):  # before the schema says it by its pattern
+        raise Refusal("no_room", name=channel)
     return await operation(visit, given(operation, fields))
 
 
@@ -98,10 +102,20 @@ async def _skills(visit: Visit, query: Query) -> dict[str, Result | None]:
         "places": places,
         "found": await ask(skills.list_, visit, query) if is_told else None,
         "uses": await ask(skills.uses, visit, query) if is_told else None,
-        "notes": await ask(notes.list_, visit, query) if is_told else None,
+        "notes": await _unless_unreadable(notes.list_, visit, query) if is_told else None,
         "waiting": await ask(skills.waiting, visit, {}),
         "waiting_notes": await ask(notes.waiting, visit, {}),
     }
+
+
+async def _unless_unreadable(operation: Operation[Any, Any], visit: Visit, query: Query) -> Any:
+    """None where the switches of the place are lost: the page says so, and shows the rest."""
+    try:
+        return await ask(operation, visit, query)
+    except Refusal as refusal:
+        if refusal.kind != "unreadable":
+            raise
+        return None
 
 
 async def _skill(visit: Visit, query: Query) -> dict[str, Result | None]:
@@ -177,7 +191,7 @@ PAGES: Final = (
     Page("/admin/conversation", "admin.title.conversation", "conversation.html", _conversation, "/admin/conversations"),
     Page("/admin/channels", "admin.title.channels", "channels.html", _channels),
     Page("/admin/channel", "admin.title.channel", "channel.html", _channel, "/admin/channels"),
-    Page("/admin/explain", "admin.title.explain", "explain.html", _explain, "/admin/channels"),
+    Page("/admin/explain", "admin.title.explain", "explain.html", _explain),
     Page("/admin/skills", "admin.title.skills", "skills.html", _skills),
     Page("/admin/skill", "admin.title.skill", "skill.html", _skill, "/admin/skills"),
     Page("/admin/people", "admin.title.people", "people.html", _people),

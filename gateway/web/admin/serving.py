@@ -35,7 +35,11 @@ from gateway.wire import read_form
 logger = logging.getLogger(__name__)
 
 START: Final = "/admin"
+LOGIN: Final = "/admin/login"
 _BACK: Final = re.compile(r"/admin(?:[/?][A-Za-z0-9_.~!$&'()*+,;=:@%/?-]*)?")
+
+_SESSION: Final = web.RequestKey[Session]("session", Session)
+"""Who asks, once they are known: what refuses them offers to sign out."""
 
 Handler = Callable[[web.Request, Session], Awaitable[web.Response]]
 
@@ -57,6 +61,7 @@ def add_admin(app: web.Application, settings: Settings, house: House, http: aioh
             web.post("/admin/do/{operation}", pages.signed_in(pages.act)),
             *(web.get(page.path, pages.signed_in(partial(pages.page, page))) for page in PAGES),
             *api.routes(house, door),
+            web.get("/admin/{rest:.*}", pages.open_to_all(pages.nothing)),  # behind all that there is
         ]
     )
 
@@ -94,6 +99,7 @@ class Pages:
             session = await self._door.session(request)
             if session is None:
                 return self._not_signed_in(request)
+            request[_SESSION] = session
             if not is_safe:
                 self._door.check_form(session, str((await form_of(request, self._house)).get("csrf", "")))
             return await handler(request, session)
@@ -120,6 +126,10 @@ class Pages:
         for name, value in SECURITY_HEADERS.items():
             response.headers.setdefault(name, value)
         return response
+
+    async def nothing(self, request: web.Request) -> web.Response:
+        del request
+        raise Closed(404, "admin.closed.no_page", "no such page")
 
     # ---- pages and forms ----
 
@@ -169,10 +179,11 @@ class Pages:
     # ---- sign-in ----
 
     async def login_page(self, request: web.Request) -> web.Response:
-        """To open a link changes nothing; its button uses it."""
+        """To open a link changes nothing; its button uses it. Without one the page tells how to get one."""
         link = request.query.get("link", "")
         if not link:
-            return _see_other(START)
+            told = say("admin.login.how", language_of_request(request))
+            return _said(request, 200, told, provider=self._provider, is_in=False, onward="")
         return _html(
             filled("login.html", language_of_request(request), who=await self._door.link_of(request, link), link=link)
         )
@@ -191,7 +202,8 @@ class Pages:
         return response
 
     async def log_out(self, request: web.Request, session: Session) -> web.Response:
-        response = _said(request, 200, say("admin.login.left", language_of_request(request)))
+        told = say("admin.login.left", language_of_request(request))
+        response = _said(request, 200, told, is_in=False, onward=LOGIN)
         await self._door.sign_out(session, response)
         return response
 
@@ -200,7 +212,7 @@ class Pages:
             # Who follows a link from elsewhere brings no strict cookie: our own page asks once more, and then it comes.
             return _html('<!doctype html><meta http-equiv="refresh" content="0">')
         told = say("admin.closed.signed_out", language_of_request(request))
-        response = _said(request, 401, told, provider=self._provider)
+        response = _said(request, 401, told, provider=self._provider, onward=LOGIN)
         response.del_cookie(COOKIE, path=COOKIE_PATH)  # else a page that looks again and again counts as many tries
         response.headers["HX-Refresh"] = "true"
         return response
@@ -241,9 +253,25 @@ def _file(form: Mapping[str, str | Upload]) -> dict[str, str]:
 
 
 def _said(
-    request: web.Request, status: int, told: str, rule: str = "", provider: oidc.Provider | None = None
+    request: web.Request,
+    status: int,
+    told: str,
+    rule: str = "",
+    provider: oidc.Provider | None = None,
+    *,
+    is_in: bool = True,
+    onward: str = START,
 ) -> web.Response:
-    values = {"told": told, "rule": rule, "provider": provider, "to_provider": oidc.PATH}
+    """`is_in`: whoever is signed in still is. `onward`: the page that it leads to, which is never this one; empty: none."""
+    values = {
+        "told": told,
+        "rule": rule,
+        "provider": provider,
+        "to_provider": oidc.PATH,
+        "session": request.get(_SESSION) if is_in else None,
+        "onward": onward if onward != request.path else "",
+        "to": "admin.login.to" if onward == LOGIN else "admin.to_overview",
+    }
     return _html(filled("said.html", language_of_request(request), **values), status)
 
 

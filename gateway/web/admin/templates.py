@@ -5,7 +5,9 @@ Words come from the catalogue: `{{ say("admin.title.overview") }}`.
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Sequence
 from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +30,8 @@ def filled(name: str, language: Language, **values: Any) -> str:
     return _templates().get_template(name).render(words, **values)
 
 
+_ROW: Final = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
+_CELL: Final = re.compile(r"<t[dh](?=[\s>])")
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -43,8 +47,22 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"at": at, "iso": iso, "number": number, "money": money, "exact": exact}
+    made.filters |= {"labelled": labelled, "at": at, "iso": iso, "number": number, "money": money, "exact": exact}
     return made
+
+
+def labelled(rows: str, names: Sequence[str]) -> str:
+    """Rows of a table, each cell with the name of its column: where a row is shown as a card, that stands beside it.
+
+    `rows` come from our templates, so that whatever looks like a tag in them is one.
+    """
+    from markupsafe import Markup, escape  # noqa: PLC0415  # comes with the templates
+
+    def row(found: re.Match[str]) -> str:
+        left = iter(names)
+        return _CELL.sub(lambda cell: f'{cell[0]} data-label="{escape(next(left, ""))}"', found[0])
+
+    return Markup(_ROW.sub(row, rows))  # noqa: S704  # nothing was added that is not escaped
 
 
 def at(ms: int) -> str:

@@ -32,9 +32,13 @@ CLEAR = """(() => {
     .filter((one) => !one.labels.length).map((one) => one.outerHTML);
   const mute = [...document.querySelectorAll("a, button")]
     .filter((one) => !(one.innerText || one.ariaLabel || "").trim()).map((one) => one.outerHTML);
-  return [wide, heads, ...bare, ...mute].filter(Boolean);
+  const hidden = innerWidth < 640 && [...document.querySelectorAll(".scroll, nav")]
+    .some((one) => one.scrollWidth > one.clientWidth + 1) && "something is beside the screen";
+  const unnamed = innerWidth < 640 && [...document.querySelectorAll("td")]
+    .some((one) => one.dataset.label === undefined) && "a cell without its column";
+  return [wide, heads, hidden, unnamed, ...bare, ...mute].filter(Boolean);
 })()"""
-"""What is wrong with a page: its width, its headings, fields without a label, what can be pressed and has no name."""
+"""What is wrong with a page: its width, what is hidden at its side, its headings, fields without a label, what can be pressed and has no name."""
 
 
 @pytest.fixture
@@ -56,6 +60,38 @@ async def test_each_page_is_clear_at_each_width_in_each_language(busy: Served, v
             await page.go(busy.url + path.replace("LETTER", letter.id))
             await page.until(HTMX)
             assert await page.evaluate(CLEAR) == [], (path, width)
+
+
+@pytest.mark.browser
+async def test_a_row_is_a_card_on_a_phone_with_its_columns_beside_it(busy: Served, visitor: Visitor) -> None:
+    page = await signed_in(busy, visitor, ADMIN)
+    await page.resize(390, 844)
+    await page.go(f"{busy.url}/admin/people?channel={ROOM}")
+    await page.until(HTMX)
+    [label, at] = await page.evaluate(
+        "(one => [getComputedStyle(one, '::before').content, one.getBoundingClientRect().right])"
+        "(document.querySelector('td:has(.chip)'))"
+    )
+    assert label == '"Role"'
+    assert at <= 390
+    assert "slack-main/U-ANA" in " ".join(await page.texts("tbody th"))
+
+
+async def test_times_say_which_way_they_go(busy: Served) -> None:
+    async with busy.browser(OPERATOR) as browser:
+        overview = (await browser.get("/admin")).text
+    assert re.search(r"<td data-label=\"Time\">(for|in) \d", overview)
+
+
+async def test_what_was_said_stands_as_it_was_written(busy: Served) -> None:
+    async with busy.browser(ADMIN) as browser:
+        text = (await browser.get(CONVERSATION)).text
+    assert '<pre tabindex="0">**Urgent.** E-31' in text
+
+
+async def test_dead_letters_say_in_words_what_happened(busy: Served) -> None:
+    async with busy.browser(OPERATOR) as browser:
+        assert "a part of the reply could not be sent (gone)" in (await browser.get("/admin/dead")).text
 
 
 @pytest.mark.browser

@@ -15,7 +15,7 @@ from gateway.web.admin.door import COOKIE
 from gateway.web.admin.pages import PAGES
 from tests.gateway.admin.world import ADMIN, APPROVER, MEMBER, OPERATOR, ROOM
 from tests.gateway.commands.world import ANA, OPS, skill_md, zipped
-from tests.gateway.web.admin.world import Served
+from tests.gateway.web.admin.world import CSRF, Served
 
 OFF = {"channel": ROOM, "id": "triage", "to": "off", "back": "/admin/channel?channel=slack-main%2FC-OPS"}
 
@@ -191,7 +191,9 @@ async def test_a_member_gets_no_page_and_is_told_the_rule(site: Served, path: st
             f"{path}?channel={ROOM}&id=triage&letter=0-1-1&conversation={site.there.conversation}"
         )
         assert answer.status == 403
-        assert "Rule:" in answer.text
+        told = answer.text.partition("<main>")[2]
+        assert re.search(r"\((profiles/|deskmate\.yaml line|roles of all profiles)", told)
+        assert "Rule:" not in told, "it is told once"
 
 
 async def test_each_page_comes_with_headers_that_let_nothing_inline_run(site: Served) -> None:
@@ -263,3 +265,41 @@ async def test_pages_name_what_nobody_sees_in_an_id_and_take_such_a_one_back(sit
         form = {"csrf": await browser.csrf(), "channel": ROOM, "person": odd, "back": "/admin/people"}
         assert (await browser.post("/admin/do/people.revoke", form)).status == 303
     assert odd not in (await shelf.look(OPS.channel_id)).own.channel_admins
+
+
+async def test_no_page_is_a_page_for_people_and_json_for_programs(site: Served) -> None:
+    async with site.browser(OPERATOR) as browser:
+        answer = await browser.get("/admin/nonsense")
+        assert (answer.status, "There is no such page." in answer.text) == (404, True)
+        assert answer.headers["Content-Type"].startswith("text/html")
+        answer = await browser.get("/admin/api/v1/nonsense")
+        assert (answer.status, answer.headers["Content-Type"].partition(";")[0]) == (404, "application/json")
+
+
+async def test_whoever_is_not_let_in_is_not_led_in_a_circle(site: Served) -> None:
+    async with site.browser() as browser:
+        closed = await browser.get("/admin")
+        assert 'href="/admin/login"' in closed.text
+        assert 'href="/admin"' not in closed.text
+        login = await browser.get("/admin/login")
+        assert (login.status, "deskmate admin link --as" in login.text) == (200, True)
+        assert 'href="/admin' not in login.text.partition("<main>")[2]
+    async with site.browser(MEMBER) as browser:
+        closed = await browser.get("/admin")
+        assert closed.status == 403
+        assert 'href="/admin"' not in closed.text
+        csrf = CSRF.search(closed.text)
+        assert csrf
+        left = await browser.post("/admin/logout", {"csrf": csrf[1]})
+        assert 'href="/admin/login"' in left.text
+        assert "/admin/logout" not in left.text
+        assert (await browser.get("/admin")).status == 401
+
+
+async def test_refusals_say_for_whom_and_what_is_wanted(site: Served) -> None:
+    async with site.browser(ADMIN) as browser:
+        told = (await browser.get("/admin/connections")).text
+        assert "for owners and the operator" in told
+        assert told.partition("<main>")[2].count("people.owners") == 1
+        told = (await browser.get("/admin/channel?channel=ops")).text
+        assert "ops is no channel. Wanted is CONNECTION/CHANNEL, such as slack-main/C0123." in told

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tests.gateway.admin.world import ADMIN, APPROVER, ROOM
-from tests.gateway.commands.world import ANA, LI, skill_md, zipped
+from tests.gateway.admin.world import ADMIN, APPROVER, OWNER, ROOM
+from tests.gateway.commands.world import ANA, LI, OPS, skill_md, zipped
 from tests.gateway.web.admin.signing_in import signed_in
 from tests.gateway.web.admin.world import Served
 from tests.harness.browser import Visitor
@@ -114,6 +114,7 @@ async def test_the_menu_leads_through_all_pages(site: Served, visitor: Visitor) 
         "Approvals",
         "Conversations",
         "Channels",
+        "Why",
         "Skills",
         "People",
         "Spending",
@@ -134,6 +135,26 @@ async def test_who_signs_out_is_out(site: Served, visitor: Visitor) -> None:
     page.expected = re.compile("401")
     await page.go(f"{site.url}/admin")
     await page.until_shown("You are not signed in.")
+
+
+async def test_lost_switches_leave_the_pages_and_say_what_to_do(site: Served, visitor: Visitor) -> None:
+    store = site.there.house.store
+    await store.redis.delete(f"{store.layout.skills_root}:ch:{OPS.channel_id}")
+    for path in (f"/admin/skills?channel={ROOM}", f"/admin/channel?channel={ROOM}"):
+        page = await signed_in(site, visitor, OWNER, path)
+        await page.until_shown("deskmate skills anew --help")
+        assert await page.texts("nav a"), "it is the page, not a card"
+        assert await page.evaluate("document.querySelectorAll('main [role=switch]').length") == 0
+
+
+async def test_a_phone_shows_the_login_card_within_its_edges(site: Served, visitor: Visitor) -> None:
+    page = await visitor.page(f"{site.url}/admin/login", width=390, height=844)
+    await page.until_shown("deskmate admin link --as")
+    left, right = await page.evaluate(
+        "(({left, right}) => [left, right])(document.querySelector('main').getBoundingClientRect())"
+    )
+    assert left >= 10
+    assert right <= 380
 
 
 async def test_without_scripts_the_same_forms_work(site: Served, visitor: Visitor) -> None:
