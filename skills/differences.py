@@ -43,8 +43,8 @@ def _lines(path: str, old: Content, new: Content) -> Iterator[str]:
         return
     yield path
     going, coming = _text(old), _text(new)
-    begin = _shared(going, coming)
-    end = _shared(going[begin:][::-1], coming[begin:][::-1])
+    begin = shared(going, coming)
+    end = shared(going[begin:][::-1], coming[begin:][::-1])
     yield from (f"  {line}" for line in coming[max(begin - AROUND, 0) : begin])
     yield from _matched(going[begin : len(going) - end], coming[begin : len(coming) - end])
 
@@ -66,6 +66,6 @@ def _text(content: Content) -> list[str]:
     return visible(content.raw.decode("utf-8", "backslashreplace")).split("\n")
 
 
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+def shared(one: Sequence[str], other: Sequence[str]) -> int:
     """How many lines both begin with."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

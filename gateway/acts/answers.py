@@ -83,6 +83,12 @@ def refused(refusal: Refusal, language: str) -> str:
     return say(f"skill.no.{refusal.kind}", language, **facts)
 
 
+def named_admin(who: str, room: str, language: str, *, is_one: bool, was_news: bool) -> str:
+    """That somebody is an admin of one channel now, or no longer one; both names as they are shown there."""
+    key = f"role.{'granted' if is_one else 'revoked'}{'' if was_news else '.was'}"
+    return say(key, language, who=who, room=room)
+
+
 def _switched(done: Switched, language: str) -> str:
     place = "here" if done.room else "everywhere"
     lines = [say(f"skill.{done.to}.{place}", language, id=quoted(done.id), room=quoted(done.room))]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 from typing import Final
 
 from gateway.phrases import say
 from gateway.platforms import Button, Outbound
 from gateway.text.quoting import quoted
+from skills.differences import shared
 from skills.notes import Note
 from skills.visible import visible
 
@@ -58,8 +58,8 @@ def _who(note: Note) -> str:
 def _difference(old: str, new: str, language: str) -> Iterator[str]:
     """All lines that differ, first those that go; around them the ones that both begin and end with."""
     going, coming = _lines(old), _lines(new)
-    begin = _shared(going, coming)
-    end = _shared(going[begin:][::-1], coming[begin:][::-1])
+    begin = shared(going, coming)
+    end = shared(going[begin:][::-1], coming[begin:][::-1])
     yield from (f"  {line}" for line in coming[:begin])
     size = 0
     removed = going[begin : len(going) - end]
@@ -71,11 +71,6 @@ def _difference(old: str, new: str, language: str) -> Iterator[str]:
         yield f"- {line}"
     yield from (f"+ {line}" for line in coming[begin : len(coming) - end])
     yield from (f"  {line}" for line in coming[len(coming) - end :])
-
-
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines both begin with."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _lines(text: str) -> list[str]:

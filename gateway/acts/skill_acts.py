@@ -384,9 +384,7 @@ class Acts:
 
     def looks_after(self, here: Here) -> bool:
         """Whether this person switches skills or trusts them."""
-        return any(
-            access.may(self.by.who, here, CommandUse(command)).allowed for command in ("skill off", "skill trust")
-        )
+        return access.looks_after(self.by.who, here)
 
     def _find(self, here: Here, name: str) -> Meant:
         try:

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from config.addresses import person
+from gateway.acts import answers
 from gateway.acts.pair_acts import PairActs
 from gateway.admin.operations import LOOK, SOMEWHERE, Act, Anywhere, InChannel, Nothing, Result, Told, operation
 from gateway.admin.visits import Visit
@@ -111,8 +112,8 @@ async def revoke(visit: Visit, given: TakingBack) -> Told:
 
 async def _name_admin(visit: Visit, given: Naming | TakingBack, *, is_one: bool) -> Told:
     _, was_news = await visit.acts(given.channel).name_admin(given.person, is_one=is_one)
-    key = f"role.{'granted' if is_one else 'revoked'}{'' if was_news else '.was'}"
-    return Told(told=say(key, visit.language, who=given.person, room=given.channel))
+    names = given.person, given.channel
+    return Told(told=answers.named_admin(*names, visit.language, is_one=is_one, was_news=was_news))
 
 
 class Newcomer(Result):

@@ -8,19 +8,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from config.checks import nearest
 from config.loading import Loaded
 from config.settings import Language
 from gateway.acts.note_acts import NoteActs
 from gateway.acts.outcomes import Refusal
+from gateway.acts.rooms import NoConnection, NoRoom, room_named
 from gateway.acts.skill_acts import EVERYWHERE, Acts, By
-from gateway.connections import PAGE
-from gateway.conversation.key import ConversationKey, named
+from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.rooms import Rooms, rooms
 from gateway.events import Actor, Event
 from gateway.intake import Received
-from gateway.platforms import webchat
 from gateway.rights import access
 from gateway.rights.access import Approval, CommandUse, Here, Operator, Who, named_as
 from gateway.rights.guests import is_guest_by_id
@@ -97,15 +95,12 @@ class Visit:
 
     def key(self, channel: str) -> ConversationKey:
         """The room that is named `connection/channel`. Raises `Refusal`."""
-        connection, _, name = channel.partition("/")
-        there = sorted({PAGE[0], *self.loaded.settings.connections})
-        if connection not in there:
-            raise Refusal("no_connection", name=connection, closest=nearest(connection, there) or ", ".join(there))
-        if connection == PAGE[0] and name != webchat.CHANNEL:
-            raise Refusal("no_room", name=channel)
         try:
-            return named(connection, name)
-        except ValueError:
+            return room_named(self.loaded, channel)
+        except NoConnection as error:
+            closest = error.closest or ", ".join(error.there)
+            raise Refusal("no_connection", name=error.name, closest=closest) from None
+        except NoRoom:
             raise Refusal("no_room", name=channel) from None
 
     def here(self, channel: str) -> Callable[[], Awaitable[Here]]:
@@ -141,7 +136,7 @@ class Visit:
     async def look(self, channel: str) -> None:
         """Raises `Refusal` unless this person looks after that channel, or (empty) after all of them."""
         here = await self.here(channel)()
-        if not self._looks_after(here):
+        if not access.looks_after(self.caller.who, here):
             rule = access.may(self.caller.who, here, CommandUse("skill off")).rule
             raise Refusal("look", rule=rule, who=self.caller.name)
 
@@ -183,20 +178,17 @@ class Visit:
         is_there = actor is not None and actor.connection == key.connection
         return is_there and access.may(actor, await self.now(key), Approval(requester)).allowed
 
-    def _looks_after(self, here: Here) -> bool:
-        return any(access.may(self.caller.who, here, CommandUse(one)).allowed for one in ("skill off", "skill trust"))
-
     async def mine(self, keys: Iterable[ConversationKey]) -> list[ConversationKey]:
         """Those of these rooms that this person looks after, by what files say or by what was granted in the chat."""
         keys = list(keys)
         if self.sees_all:
             return keys
-        by_files = {one.channel_id for one in keys if self._looks_after(place(self.loaded, one))}
+        by_files = {one.channel_id for one in keys if access.looks_after(self.caller.who, place(self.loaded, one))}
         rest = [one for one in keys if one.channel_id not in by_files]
         granted: set[str] = set()
         for at in range(0, len(rest), AT_ONCE):
             heres = await asyncio.gather(*(self.now(one) for one in rest[at : at + AT_ONCE]))
-            granted |= {one.channel_id for one in heres if self._looks_after(one)}
+            granted |= {one.channel_id for one in heres if access.looks_after(self.caller.who, one)}
         return [one for one in keys if one.channel_id in by_files | granted]
 
     async def now(self, key: ConversationKey) -> Here:

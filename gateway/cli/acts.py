@@ -15,17 +15,17 @@ from typing import TypeVar
 
 import click
 
-from config.checks import nearest
 from config.loading import Loaded
 from gateway.acts import answers
 from gateway.acts.note_acts import NoteActs
 from gateway.acts.outcomes import Outcome, Refusal, Shown
+from gateway.acts.rooms import NoConnection, NoRoom, room_named
 from gateway.acts.skill_acts import Acts, By
 from gateway.audit.log import Change
 from gateway.cli import ENGLISH, Stop, channel_option, for_example, needed_channel_option, no_redis, pass_readable
 from gateway.cli.words import typed
 from gateway.connections import PAGE
-from gateway.conversation.key import ConversationKey, named
+from gateway.conversation.key import ConversationKey
 from gateway.conversation.rooms import was_written_in
 from gateway.platforms import webchat
 from gateway.rights.access import Here, Operator, named_as
@@ -102,17 +102,16 @@ def user() -> str:
 
 def key_of(loaded: Loaded, channel: str) -> ConversationKey:
     """The channel that an operator names."""
-    connection, _, name = channel.partition("/")
-    there = sorted({PAGE[0], *loaded.settings.connections})
-    if connection not in there:
-        close = nearest(connection, there)
-        hint = f"did you mean {close}?" if close else f"there are: {', '.join(there)}."
-        raise Stop(f"--channel: there is no connection {connection!r}; {hint}")
-    if connection == PAGE[0] and name != webchat.CHANNEL:
-        raise Stop(f"--channel: the chat page has one channel, {PAGE[0]}/{webchat.CHANNEL}; {channel!r} came.")
     try:
-        return named(connection, name)
-    except ValueError:
+        return room_named(loaded, channel)
+    except NoConnection as error:
+        hint = f"did you mean {error.closest}?" if error.closest else f"there are: {', '.join(error.there)}."
+        raise Stop(f"--channel: there is no connection {error.name!r}; {hint}") from None
+    except NoRoom:
+        connection = channel.partition("/")[0]
+        if connection == PAGE[0]:
+            only = f"{PAGE[0]}/{webchat.CHANNEL}"
+            raise Stop(f"--channel: the chat page has one channel, {only}; {channel!r} came.") from None
         raise Stop(f"--channel: wanted is CONNECTION/CHANNEL, such as {connection}/C0123; {channel!r} came.") from None
 
 
@@ -156,7 +155,8 @@ def here(loaded: Loaded, channel: str) -> tuple[Here, Collection[str]]:
 def shown(loaded: Loaded, channel: str, name: str, path: str) -> tuple[Shown, list[str]]:
     """A file, and what else whoever looks after skills is told of its skill."""
     found = do(loaded, channel, lambda there: there.acts.show(name, path))
-    return found, [typed(one, channel) for one in answers.beside(found, ENGLISH)]
+    lines = answers.lines_since(found, ENGLISH)
+    return found, [*(typed(one, channel) for one in answers.beside(found, ENGLISH)), *([lines] if lines else [])]
 
 
 def at_hand(loaded: Loaded, channel: str, skills: Iterable[Skill]) -> None:

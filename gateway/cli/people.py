@@ -8,6 +8,7 @@ import time
 import click
 
 from config.loading import Loaded
+from gateway.acts import answers
 from gateway.acts.pair_acts import PairActs
 from gateway.cli import ENGLISH, Stop, for_example, needed_channel_option, pass_readable
 from gateway.cli.acts import Open, do
@@ -77,8 +78,7 @@ def revoke(loaded: Loaded, who: str, channel: str) -> None:
 def _name_admin(loaded: Loaded, who: str, channel: str, *, is_one: bool) -> None:
     meant = _person(who)
     _, was_news = do(loaded, channel, lambda there: there.acts.name_admin(meant, is_one=is_one))
-    key = f"role.{'granted' if is_one else 'revoked'}{'' if was_news else '.was'}"
-    click.echo(plain(say(key, ENGLISH, who=one_line(meant), room=channel)))
+    click.echo(plain(answers.named_admin(one_line(meant), channel, ENGLISH, is_one=is_one, was_news=was_news)))
 
 
 def _person(who: str) -> str:

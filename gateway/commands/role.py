@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.acting import acts_of, refused
+from gateway.acts import answers
 from gateway.acts.outcomes import Refusal
 from gateway.commands import Done, Said, WhenBusy, misused
 from gateway.events import Actor
@@ -37,8 +38,7 @@ async def _name(said: Said, who: str, *, is_one: bool) -> Done:
     except Refusal as refusal:
         await acts.refused("role grant" if is_one else "role revoke", meant, refusal)
         return refused(refusal, language)
-    key = f"role.{'granted' if is_one else 'revoked'}{'' if was_news else '.was'}"
-    lines = [say(key, language, who=quoted(meant), room=quoted(here.room))]
+    lines = [answers.named_admin(quoted(meant), quoted(here.room), language, is_one=is_one, was_news=was_news)]
     connection, _, id_ = meant.partition("/")
     is_here = connection == said.event.conversation.connection
     rule = allows(here, Actor.by_id(id_), "channel_admin") if is_here and not is_one else None

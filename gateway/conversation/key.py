@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import orjson
@@ -71,6 +72,13 @@ def of_parts(parts: Sequence[str | None]) -> ConversationKey:
     """The key whose `parts()` these are. Raises `ValueError`."""
     connection, channel, thread, user = parts
     return key_of(connection or "", channel or "", thread, user)
+
+
+def of_stored(parts: bytes | None) -> ConversationKey | None:
+    """The key that `dumped` was stored of. None: there is none, or nobody can read it."""
+    with suppress(ValueError, TypeError):
+        return of_parts(json.loads(parts or ""))
+    return None
 
 
 def person_hash(connection: str, person: str) -> str:

@@ -4,14 +4,12 @@ was said stays in the conversation's own history, as long as that is kept.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from gateway.conversation.key import ConversationKey, of_parts
+from gateway.conversation.key import ConversationKey, of_stored
 from gateway.conversation.records import Record, turns_of
 from gateway.store import Store, reading
 
@@ -116,10 +114,4 @@ async def _with_keys(store: Store, found: Sequence[Letter]) -> list[Letter]:
             for one in found:
                 pipeline.hget(store.layout.key(one.conversation), "parts")
             stored = await pipeline.execute()
-    return [replace(one, key=_key(parts)) for one, parts in zip(found, stored, strict=True)]
-
-
-def _key(parts: bytes | None) -> ConversationKey | None:
-    with suppress(ValueError, TypeError):
-        return of_parts(json.loads(parts or ""))
-    return None
+    return [replace(one, key=of_stored(parts)) for one, parts in zip(found, stored, strict=True)]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.conversation.key import ConversationKey, of_parts
+from gateway.conversation.key import ConversationKey, of_stored
 from gateway.store import Store, reading
 
 LOOK_FOR_S: Final = 1.0
@@ -81,12 +79,6 @@ async def _all(store: Store, look_for_s: float) -> AsyncIterator[tuple[list[Conv
                 for key in keys:
                     pipeline.hget(key, "parts")
                 stored = await pipeline.execute()
-        yield [one for parts in stored if (one := _key(parts))], not cursor
+        yield [one for parts in stored if (one := of_stored(parts))], not cursor
         if not cursor or time.monotonic() > until_s:
             return
-
-
-def _key(parts: bytes | None) -> ConversationKey | None:
-    with suppress(ValueError, TypeError):
-        return of_parts(json.loads(parts or ""))
-    return None

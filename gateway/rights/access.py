@@ -358,6 +358,11 @@ _TOLD: Final[Mapping[Reason, str]] = {
 """What a model may hear of a skill that it named and may not have. What a profile does not list does not exist."""
 
 
+def looks_after(who: Who, here: Here) -> bool:
+    """Whether somebody switches skills there or trusts them."""
+    return any(may(who, here, CommandUse(command)).allowed for command in ("skill off", "skill trust"))
+
+
 def as_given(command: str) -> str:
     """How people give it: as it is typed in the chat, or by its name alone where it is done on the admin pages."""
     return command if command in OF_PAGES else f"/{_TYPED.get(command, command)}"
