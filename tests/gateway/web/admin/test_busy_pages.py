@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway import counts
 from gateway.admin import approvals
 from gateway.events import Event
 from gateway.store import Store
@@ -81,6 +82,14 @@ async def test_times_say_which_way_they_go(busy: Served) -> None:
     async with busy.browser(OPERATOR) as browser:
         overview = (await browser.get("/admin")).text
     assert re.search(r"<td data-label=\"Time\">(for|in) \d", overview)
+
+
+async def test_counts_are_told_in_words(busy: Served) -> None:
+    await counts.add(busy.there.house.store, counts.BREAK, f"{counts.BREAK}:cleared")
+    async with busy.browser(OPERATOR) as browser:
+        overview = (await browser.get("/admin")).text
+    assert "of these, because of: cleared" in overview
+    assert "break" not in overview.partition("<main")[2]
 
 
 async def test_what_was_said_stands_as_it_was_written(busy: Served) -> None:
