@@ -1,7 +1,7 @@
 -- drop(letter, act) -> verdict
 -- A dead letter is not listed any more. What was said stays in its conversation.
 local letter, act = ARGV[2], ARGV[3]
-if was_done(act) then
+if was_done(act, letter) then
   return 'OK'
 end
 local found = redis.call('XRANGE', P .. 'dead', letter, letter)[1]

@@ -234,8 +234,8 @@ local function set_turn(c, turn)
 end
 
 -- What an act did away with, a dead letter as it was: kept for a day, for whoever asks for this very act again.
-local function was_done(act)
-  return redis.call('EXISTS', P .. 'done:' .. act) == 1
+local function was_done(act, letter)
+  return redis.call('HGET', P .. 'done:' .. act, 'letter') == letter
 end
 
 local function done(act, letter)

@@ -4,7 +4,7 @@ if cold() then
   return 'COLD'
 end
 local c, letter, act = ARGV[2], ARGV[4], ARGV[5]
-if was_done(act) then
+if was_done(act, letter) then
   return 'OK'
 end
 local found = redis.call('XRANGE', P .. 'dead', letter, letter)[1]

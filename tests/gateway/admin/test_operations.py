@@ -289,6 +289,13 @@ async def test_what_was_done_before_its_process_died_is_told_done_and_gets_its_l
     assert [(one.thing, one.before) for one in lines] == [
         (f"{letter.id} {letter.conversation[:8]} {letter.turn[:8]}", letter.reason)
     ]
+    other = await there.bury()
+    while other.id.partition("-")[0] != letter.id.partition("-")[0]:
+        other = await there.bury()
+    await operation(
+        there.visit(ADMIN, "one key"), operation.input.model_validate({"channel": ROOM, "letter": other.id})
+    )
+    assert other.id not in [one.id for one in (await there.do("dead.list")).letters], "nothing was done to that one yet"
 
 
 @pytest.mark.parametrize("act", ["retry", "drop"])
