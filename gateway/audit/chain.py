@@ -26,6 +26,7 @@ line before.
 """
 FOR_A_WHILE: Final = frozenset({"refused"})
 """Streams of which only the latest lines are kept."""
+_HEAD_FIELDS: Final = frozenset({"stream", "n", "hash"})
 _HEAD: Final = re.compile(r"([a-z]+):(\d{1,15}):([0-9a-f]{64})")
 
 
@@ -83,16 +84,23 @@ class KeptElsewhere:
     """What somebody kept elsewhere, by stream and number."""
 
     hashes: dict[tuple[str, int], str] = field(default_factory=dict)
+    changed: set[tuple[str, int]] = field(default_factory=set)
+    """Lines of an export that are not as they were exported."""
 
     @classmethod
     def read(cls, lines: Iterable[str]) -> KeptElsewhere:
-        """Heads, wherever they stand in a text, or the lines of an export. Raises `ValueError` where there is neither."""
+        """Heads, wherever they stand in a text, or the lines of an export; `{"stream", "n", "hash"}` is a head too. Raises
+        `ValueError` where there is neither.
+        """
         kept = cls()
         for line in lines:
             if line.lstrip().startswith("{"):
                 one = mapping(line)
                 if isinstance(one.get("n"), int) and one["n"] > 0:
-                    kept.hashes[str(one.get("stream")), one["n"]] = str(one.get("hash"))
+                    named = str(one.get("stream")), int(one["n"])
+                    kept.hashes[named] = str(one.get("hash"))
+                    if one.keys() != _HEAD_FIELDS and not _is_as_exported(one):
+                        kept.changed.add(named)
             else:
                 kept.hashes |= {(name, int(n)): hash_ for name, n, hash_ in _HEAD.findall(line)}
         if strange := sorted({f"{name}:{n}" for name, n in kept.hashes if name not in STREAMS or not n}):
@@ -150,6 +158,7 @@ class _Look:
         self._found_hash = ""
         """Of the line that has the head's number."""
         self._known = {n: hash_ for (name, n), hash_ in kept.hashes.items() if name == stream}
+        self._changed = sorted(n for name, n in kept.changed if name == stream)
         self._n, self._hash = 0, BEGIN
         self._lines, self._older = 0, 0
         self._told_ms = 0
@@ -185,7 +194,7 @@ class _Look:
             return f"{called} stands behind line {self._n}: lines were moved, or put in"
         elif link.prev != self._hash:
             return f"{called} does not follow the line before it: that one was put in the place of another one"
-        if self._known.get(link.n, link.hash) != link.hash:
+        if link.n not in self._changed and self._known.get(link.n, link.hash) != link.hash:
             return f"{called} is not the one that was kept elsewhere: it, or one before it, was changed and the chain made anew"
         return ""
 
@@ -198,7 +207,19 @@ class _Look:
             self._trouble = f"line {first} is missing, and all behind it: {whose} at line {max(last, known)}"
         elif not self._trouble and self._n and (not last or self._found_hash != self._last_hash):
             self._trouble = f"the chain's head was changed: it is not that of line {last or self._n}"
+        elif not self._trouble and self._changed:
+            one = f"line {self._changed[0]} of what was kept elsewhere"
+            self._trouble = f"{one} was changed there: what is to be read in it is not what its hash was made of"
         return Found(self._stream, self._lines, self._older, head, self._trouble)
+
+
+def _is_as_exported(one: dict[str, Any]) -> bool:
+    """Whether an exported line holds what its hash was made of, and tells to readers that and nothing else."""
+    stored: dict[str, Any] = {name: one.get(name) for name in Link.__dataclass_fields__}
+    if not all(isinstance(value, str) for name, value in stored.items() if name != "n"):
+        return False
+    link = Link(**stored)
+    return link.reckoned == link.hash and json.loads(link.dump()) == one
 
 
 def _link(stream: str, id_: str, fields: Mapping[bytes, bytes]) -> Link:

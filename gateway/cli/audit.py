@@ -89,7 +89,7 @@ def verify(loaded: Loaded, against: str | None) -> None:
     """Check that the log is as it was written.
 
     Each line holds the hash of the one before. Printed are the heads, which you can keep elsewhere. The first line that was
-    changed, moved or taken out is named, and the exit code is 1 then. Without --against nobody can tell a chain that
+    changed, moved or taken out is named, in the log or in what was kept, and the exit code is 1 then. Without --against nobody can tell a chain that
     somebody made anew as a whole, or whose end and head were both taken away.
     """
     try:
@@ -108,7 +108,7 @@ def verify(loaded: Loaded, against: str | None) -> None:
         if one.head.n and not one.trouble:
             click.echo(f"  {one.head}")
     if any(one.trouble for one in found):
-        raise Stop("The audit log is not as it was written.")
+        raise Stop(f"The audit log{', or what was kept of it,' if against else ''} is not as it was written.")
 
 
 def _kept(against: str) -> KeptElsewhere:

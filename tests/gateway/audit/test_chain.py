@@ -170,6 +170,30 @@ async def test_a_chain_that_was_made_anew_is_found_by_what_somebody_kept(world: 
     assert "not the one that was kept elsewhere" in (await look(world.store, KeptElsewhere.read(export))).trouble
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"thing": "standuq"},
+        {"who": "slack-main/U-EVE"},
+        {"thing": None},
+        {"more": "was said"},
+        {"said": "{}"},
+        {"after": "on"},
+        {"at": "1"},
+        {"hash": "a" * 64},
+        {"stream": "changes", "said": 7},
+        {"said": None, "before": None, "after": None, "at": None, "prev": None},
+    ],
+)
+async def test_a_line_that_was_changed_where_it_was_kept_is_named(world: World, how: dict[str, object]) -> None:
+    export = [link.dump() async for link in links(world.store, "changes")]
+    assert (await look(world.store, KeptElsewhere.read(export))).trouble == ""
+    changed = {name: value for name, value in {**json.loads(export[3]), **how}.items() if value is not None}
+    kept = KeptElsewhere.read([*export[:3], json.dumps(changed), *export[4:]])
+    assert (await look(world.store, kept)).trouble.startswith("line 4 of what was kept elsewhere was changed there: ")
+    assert (await look(world.store, kept, "tools")).trouble == ""
+
+
 async def test_a_head_that_is_lost_or_wrong_begins_no_chain_anew(world: World) -> None:
     key = f"{streams(world.store)['changes']}:head"
     await world.store.redis.delete(key)
