@@ -62,7 +62,15 @@ def do(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[T]]
             try:
                 return await work(there)
             except Refusal as refusal:
-                raise Stop(typed(answers.refused(refusal, ENGLISH), channel)) from None
+                if refusal.kind != "unreadable":
+                    raise Stop(typed(answers.refused(refusal, ENGLISH), channel)) from None
+                where, way_out = channel or "the whole organisation", await _way_out(there.acts.shelf, key, channel)
+                raise Stop(
+                    f"What is on and trusted in {where} can't be read, so that nothing is on. {way_out}"
+                ) from None
+            except ValueError as error:
+                way_out = await _way_out(there.acts.shelf, key, channel)
+                raise Stop(f"What Redis holds about skills can't be read: {error}. {way_out}") from None
 
     try:
         return asyncio.run(run())
@@ -72,6 +80,18 @@ def do(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[T]]
         raise no_redis(error) from None
     except ValueError as error:
         raise Stop(f"What Redis holds about skills can't be read: {error}.") from None
+
+
+async def _way_out(shelf: Shelf, key: ConversationKey | None, channel: str | None) -> str:
+    """What an operator does about decisions that can't be read. Raises `Unreachable`."""
+    places = {ORG: "--everywhere"} | ({scope_of(key.channel_id): f"--channel {channel}"} if key else {})
+    if lost := await shelf.unread(places):
+        ways = " and ".join(f"`deskmate skills anew {places[scope]}`" for scope in lost)
+        return (
+            "Put back from a backup what is gone; or see with `deskmate audit` what was decided, and let it begin "
+            f"with nothing decided: {ways}."
+        )
+    return "See `deskmate doctor`, and the log of the gateway."
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import json
+import shlex
 import shutil
 import statistics
 import tempfile
@@ -23,9 +24,11 @@ from config.loading import Loaded
 from config.problems import ConfigError, Problem
 from config.settings import Settings
 from config.watching import WITHOUT_RESTART
+from gateway.audit.log import read
 from gateway.cli import Stop, config_option, given_config
 from gateway.cli.outside import opened_outside
 from gateway.connections import Opened, open_connections
+from gateway.conversation.key import named
 from gateway.conversation.mailbox import Mailbox
 from gateway.inventory import installing, load_checked
 from gateway.listening import how_it_stands
@@ -36,13 +39,19 @@ from gateway.running.address import noted_address, noted_since_s
 from gateway.running.checks import Finding, check_server
 from gateway.running.embedded import NoServer, find_program, redis_url
 from gateway.running.machine import Machine, PortTaken, free_port, reachable
+from gateway.shelf.decisions import ORG, scope_of
 from gateway.shelf.packing import published
+from gateway.shelf.shelf import Shelf
 from gateway.store import Store, Unreachable
 from skills import sandbox
+from skills.bundles import Cache
+from skills.visible import exact
 
 OUTSIDE_S: Final = 15.0
 """The longest wait for a platform or a model."""
 LATENCY_MAX_MS: Final = 5.0
+AUDIT_MAX: Final = 10_000
+"""Of so many lines of the audit log names of channels are learnt."""
 CLOCK_MAX_S: Final = 2.0
 """Signed webhooks are refused past five minutes; two seconds of difference say that nobody sets the clock."""
 MARKS: Final = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
@@ -177,6 +186,8 @@ async def check_redis(store: Store, settings: Settings) -> list[Finding]:
             await _workers(Mailbox(store, settings.mailbox)),
             await _skills(store),
         ]
+    with contextlib.suppress(Unreachable):
+        findings += await _switches(store, settings)
     return findings
 
 
@@ -306,6 +317,29 @@ async def _skills(store: Store) -> Finding:
         return Finding("ok", "skills", f"snapshot {number}; the folders are looked at by {packer}")
     text = f"snapshot {number} stays in force" if number else "none were published yet"
     return Finding("warn", "skills", f"nobody looks at the folders now; {text}", "start `deskmate gateway`")
+
+
+async def _switches(store: Store, settings: Settings) -> list[Finding]:
+    """Places where switches are gone or can't be read, by name as far as the audit log still tells it."""
+    lost = await Shelf(store, Cache(settings.data / "skills"), present=None).unread()
+    if not lost:
+        return [Finding("ok", "switches", "can be read wherever somebody decided")]
+    places = {ORG: ("the whole organisation", "--everywhere")}
+    for room in {line.channel for line in await read(store, most=AUDIT_MAX)} if lost != [ORG] else ():
+        connection, _, channel = room.partition("/")
+        with contextlib.suppress(ValueError):
+            places[scope_of(named(connection, channel).channel_id)] = (exact(room), f"--channel {shlex.quote(room)}")
+    return [
+        Finding(
+            "fail",
+            "switches",
+            f"of {where}: gone, or not to be read: no skill and no tool is on there",
+            f"put {store.layout.skills_root}:{scope} back from a backup; or `deskmate audit`, to see what was decided, and "
+            f"`deskmate skills anew {option}`",
+        )
+        for scope in lost
+        for where, option in [places.get(scope, (scope, "--channel CONNECTION/CHANNEL"))]
+    ]
 
 
 def _print(finding: Finding) -> None:

@@ -8,6 +8,7 @@ import operator
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -345,6 +346,23 @@ class Shelf:
         told = change.line("skill anew", "")
         if await self._run("anew", change.id, scope, told, revision, ASIDE_S) == b"CHANGED":
             raise OtherBundle(scope)
+
+    async def unread(self, scopes: Collection[str] | None = None) -> list[str]:
+        """Those of these scopes (None: of all where somebody decided) of which nothing is left, or which nobody can read.
+
+        Raises `Unreachable`.
+        """
+        if scopes is None:
+            with reading():
+                redis: Any = self._store.redis
+                listed: set[bytes] = await redis.smembers(f"{self._store.layout.skills_root}:decided")
+            scopes = {ORG, *(scope.decode("utf-8", "replace") for scope in listed)}
+        found = []
+        for scope in sorted(scopes):
+            with suppress(Readable):
+                await self._unread(scope)
+                found.append(scope)
+        return found
 
     async def _unread(self, scope: str) -> str:
         """The revision, if there is one, of what nobody can read. Raises `Readable`, `Unreachable`."""

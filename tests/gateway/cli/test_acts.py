@@ -125,9 +125,23 @@ async def test_switches_that_are_gone_are_closed_until_the_operator_begins_anew(
     await typed("skills", "off", "web-access", "--everywhere")
     root = world.store.layout.skills_root
     await world.store.redis.delete(f"{root}:ch:{DEV.channel_id}")
-    assert "can't be read" in await typed.fails("skills", "off", "web-access", *HERE)
+    for tried in (
+        ("skills", "off", "web-access"),
+        ("skills", "list"),
+        ("tools", "list"),
+        ("tools", "off", "web_fetch"),
+    ):
+        told = await typed.fails(*tried, *HERE)
+        assert "can't be read" in told
+        assert "`deskmate skills anew --channel slack-main/C-DEV`" in told
+        assert "--everywhere" not in told
     await world.store.redis.delete(f"{root}:org")
-    assert "what was decided is gone" in await typed.fails("skills", "off", "web-access", "--everywhere")
+    told = await typed.fails("skills", "off", "web-access", "--everywhere")
+    assert "what was decided is gone" in told
+    assert "`deskmate skills anew --everywhere`." in told
+    assert "--channel slack-main/C-DEV` and `deskmate skills anew --everywhere`" in await typed.fails(
+        "skills", "list", *HERE
+    )
     await typed.fails("skills", "anew")
     for where in (HERE, ("--everywhere",)):
         assert "Nothing is decided any more" in await typed("skills", "anew", *where)
@@ -369,6 +383,11 @@ async def test_the_log_is_exported_and_checked_against_what_was_kept(
     assert head in await typed("audit", "verify")
     for against in (str(kept), head):
         assert "changes: 2 lines: unbroken" in await typed("audit", "verify", "--against", against)
+    whole = kept.read_text()
+    kept.write_text(whole.replace('"thing": "web-access"', '"thing": "web-acces"', 1))
+    told = await typed.fails("audit", "verify", "--against", str(kept))
+    assert "changes: 2 lines: line 1 of what was kept elsewhere was changed there" in told
+    kept.write_text(whole)
     root = world.store.layout.skills_root
     stored: Any = await world.store.redis.xrange(f"{root}:audit")
     await world.store.redis.xdel(f"{root}:audit", stored[1][0])

@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,13 +32,16 @@ from gateway.cli.doctor import (
     examine,
 )
 from gateway.connections import Opened
+from gateway.conversation.key import named
 from gateway.conversation.mailbox import Mailbox
 from gateway.events import Actor
 from gateway.platforms import ConnectionRefused, Outside, Platform
 from gateway.running.address import address_noted
 from gateway.running.checks import Finding
+from gateway.shelf.decisions import ORG, scope_of
 from gateway.shelf.packing import Packer
 from gateway.store import Store
+from tests.gateway.shelf.world import World
 from tests.harness.fake_model import FakeModel
 
 
@@ -87,6 +91,30 @@ async def test_a_running_redis_is_looked_at_and_workers_are_counted(store: Store
     await Mailbox(store, settings.mailbox).beat("somebody")
     findings = {finding.about: finding for finding in await check_redis(store, settings)}
     assert {finding.level for finding in findings.values()} == {"ok"}
+
+
+async def test_switches_that_are_gone_fail_with_the_way_out(store: Store, tmp_path: Path) -> None:
+    world = World(store, tmp_path)
+    here = named("slack-main", "C-DEV")
+    change = replace(world.change(), room="slack-main/C-DEV")
+    for scope in (ORG, scope_of(here.channel_id), scope_of("nameless")):
+        change = replace(change, id=scope)
+        await world.shelf.switch(scope, "web-access", "off", change)
+
+    async def told() -> list[Finding]:
+        return [one for one in await check_redis(store, Settings()) if one.about == "switches"]
+
+    assert [one.level for one in await told()] == ["ok"]
+    await store.redis.delete(f"{store.layout.skills_root}:{scope_of(here.channel_id)}")
+    [one] = await told()
+    assert (one.level, "of slack-main/C-DEV:" in one.text) == ("fail", True)
+    assert "`deskmate skills anew --channel slack-main/C-DEV`" in one.advice
+    await store.redis.delete(f"{store.layout.skills_root}:org")
+    await store.redis.set(f"{store.layout.skills_root}:ch:nameless", "no hash")
+    found = await told()
+    assert [one.text.split(":")[0] for one in found[:2]] == ["of ch", "of slack-main/C-DEV"]
+    assert ":ch:nameless back" in found[0].advice
+    assert "`deskmate skills anew --everywhere`" in found[2].advice
 
 
 async def test_a_port_that_something_else_uses_fails(taken_port: int) -> None:
