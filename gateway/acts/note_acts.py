@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,17 +11,25 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from gateway.acts.outcomes import Listed, Noted, NotedAs, Refusal
-from gateway.acts.skill_acts import Acts
+from gateway.acts.skill_acts import Acts, overtaken
 from gateway.audit.log import Change
 from gateway.rights.access import SkillUse, may
-from gateway.shelf.notes import EVERYWHERE, Decided, Full, NoNote, Notes, OtherNotes
+from gateway.shelf.notes import EVERYWHERE, Decided, Full, NoNote, Notes, OtherNotes, Since
 from skills import ids
-from skills.notes import Note
+from skills.notes import Note, State
 
 LISTED_MAX: Final = 40
 _SPAN: Final = re.compile(r"(\d{1,4})([hd])")
 _UNITS: Final = {"h": "hours", "d": "days"}
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_BECOMES: Final[Mapping[NotedAs, Collection[State]]] = {
+    "approved": {"kept"},
+    "rejected": {"rejected"},
+    "reverted": {"reverted"},
+    "ends": {"kept", "expired"},
+    "promoted": {"kept"},
+}
+"""What a note is as long as what was done about it holds."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ class NoteActs:
         try:
             if not self.acts.by.is_operator and (await self.notes.find(here.channel_id, code)).is_everywhere:
                 raise Refusal("note_everywhere", code=code.upper())
-            return Noted(what, await do(self.acts.change(here, rule), zone), zone)
+            note = await do(self.acts.change(here, rule), zone)
         except NoNote:
             raise Refusal("no_note", code=code) from None
         except Decided as error:
@@ -101,6 +109,11 @@ class NoteActs:
             raise Refusal("note_full", code=code, reason=str(error)) from None
         except OtherNotes as error:
             raise Refusal("note_changed", code=code, note=error.note, replaces=error.replaces) from None
+        except Since as error:
+            raise overtaken(command, error.note.code, "/skill notes") from None
+        if note.state not in _BECOMES[what]:
+            raise overtaken(command, note.code, "/skill notes")
+        return Noted(what, note, zone)
 
 
 def until(when: str, now_ms: int, timezone: str) -> int | None:

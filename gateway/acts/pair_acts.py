@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from config.loading import Loaded
 from gateway.acts.outcomes import Refusal
-from gateway.acts.skill_acts import Acts, rule_in
+from gateway.acts.skill_acts import Acts, overtaken, rule_in
 from gateway.events import Actor
 from gateway.rights import access
 from gateway.rights.access import CommandUse, Here
@@ -36,6 +36,8 @@ class PairActs:
         change = self.acts.change(here, "")
         made = await self.acts.shelf.pairing.done(change)
         if made is not None:
+            if not await self._pairing.is_paired(made.person):
+                raise overtaken("pair accept", made.person)
             return made
         if not is_code(code):
             raise Refusal("pair.no_code")  # and none of those that are counted
@@ -56,6 +58,8 @@ class PairActs:
         here, _ = await self.acts.may("pair end")
         change = self.acts.change(here, "")
         if await self._pairing.was_ended(change):
+            if await self._pairing.is_paired(person):
+                raise overtaken("pair end", person)
             return True
         one = next((one for one in self._mine(here, await self._pairing.let_in()) if one.person == person), None)
         if one is None:

@@ -55,6 +55,8 @@ KEPT_FROM: Final = frozenset({"hidden", "hidden_file", "note_waits", "guest"})
 """Kinds of refusals of what others may see and do."""
 OVERTAKEN: Final = "overtaken"
 """The kind where it was done, and somebody has changed the same since."""
+_LOOK: Final = {"skill": "/skill list", "approve": "/hitl"}
+"""What says how it is now, by the first word of what was done; else that word itself does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class Acts:
             made = await self.shelf.switch(scope(here), one.id, to, change)
         here = await self.afterwards()
         if _decisions(here).switch(made.id) != to:
-            raise _overtaken(made)
+            raise overtaken(made.what, made.id)
         one = naming.meant(here, made.id)
         skill = one.skill or one.waiting
         if skill is None:
@@ -112,19 +114,27 @@ class Acts:
         """Whether each call with an effect wants a person's yes in the channel; how it stands afterwards."""
         here, rule = await self.may(f"hitl {to}")
         change = self.change(here, rule)
-        if await self.shelf.made(change) is None:
-            await self.shelf.watch_calls(here.channel_id, to, change)
-        return await self.afterwards()
+        made = await self.shelf.made(change)
+        if made is None:
+            made = await self.shelf.watch_calls(here.channel_id, to, change)
+        here = await self.afterwards()
+        if here.own.hitl != to:
+            raise overtaken(made.what, made.id)
+        return here
 
     async def allow_always(self, bound: str, tool: str, form: str) -> Here:
         """Let calls of exactly this form run without a question in the channel; how it stands afterwards."""
         here, rule = await self.may("approve always")
         change = self.change(here, rule)
-        if await self.shelf.made(change) is None:
+        made = await self.shelf.made(change)
+        if made is None:
             if len(here.own.always) >= ALWAYS_MAX and bound not in here.own.always:
                 raise Refusal("too_many_always", most=ALWAYS_MAX)
-            await self.shelf.allow_always(here.channel_id, bound, Always(tool, form, change.who), change)
-        return await self.afterwards()
+            made = await self.shelf.allow_always(here.channel_id, bound, Always(tool, form, change.who), change)
+        here = await self.afterwards()
+        if bound not in here.own.always:
+            raise overtaken(made.what, made.id)
+        return here
 
     async def ask_again(self, code: str) -> tuple[Here, Always]:
         """Take that back, of the calls whose hash begins so; how it stands afterwards, and what was taken back."""
@@ -143,7 +153,7 @@ class Acts:
             raise Refusal("no_always", code=code)
         here = await self.afterwards()
         if made.bundle in here.own.always:
-            raise _overtaken(made)
+            raise overtaken(made.what, made.id)
         return here, Always.read(made.before)
 
     async def name_admin(self, person: str, *, is_one: bool) -> tuple[Here, bool]:
@@ -153,7 +163,10 @@ class Acts:
         here, rule = await self.may("role grant" if is_one else "role revoke")
         change = self.change(here, rule)
         made = await self.shelf.name_admin(here.channel_id, person, change, is_one=is_one)
-        return await self.afterwards(), bool(made.before) != is_one
+        here = await self.afterwards()
+        if (person in here.own.channel_admins) != is_one:
+            raise overtaken(made.what, person)
+        return here, bool(made.before) != is_one
 
     async def trust(self, name: str, digits: str = "") -> Trusted:
         """Exactly the bytes that are there now; with `digits` only if their hash begins so, without only if nobody could mean
@@ -215,7 +228,7 @@ class Acts:
         now = naming.meant(here, id_)
         installed = now.installed if here.room else now.everywhere
         if installed is None or installed.bundle != skill.hash:
-            raise _overtaken(made)
+            raise overtaken(made.what, made.id)
         replaced = Installed.read(made.before) if made.before else None
         return Added(
             here.room,
@@ -249,7 +262,7 @@ class Acts:
         here = await self.afterwards()
         now = naming.meant(here, made.id)
         if now.installed if here.room else now.everywhere:
-            raise _overtaken(made)
+            raise overtaken(made.what, made.id)
         return Removed(here.room, made.id, made.bundle, now.skill)
 
     async def reload(self) -> Reloaded:
@@ -455,11 +468,13 @@ def _trusted(here: Here, made: Made) -> Skill:
     for skill in (one.waiting, one.skill):
         if skill and skill.tier == CHANNEL and skill.hash == made.bundle:
             return skill
-    raise _overtaken(made)
+    raise overtaken(made.what, made.id)
 
 
-def _overtaken(made: Made) -> Refusal:
-    return Refusal(OVERTAKEN, id=made.id, what=f"/{made.what}")
+def overtaken(what: str, thing: str, look: str = "") -> Refusal:
+    """It was done, and does not hold any more. `what` was done (`skill off`) to which `thing`, and what to `look` at now."""
+    first = what.partition(" ")[0]
+    return Refusal(OVERTAKEN, id=thing, what=f"/{what}", look=look or _LOOK.get(first, f"/{first}"))
 
 
 def _tier_of(here: Here) -> str:

@@ -13,7 +13,7 @@ from config.checks import nearest
 from gateway.acts import naming
 from gateway.acts.naming import Several, Unknown
 from gateway.acts.outcomes import Refusal
-from gateway.acts.skill_acts import OVERTAKEN, Acts
+from gateway.acts.skill_acts import Acts, overtaken
 from gateway.inventory import tool_names
 from gateway.rights.access import Here, SkillUse, ToolUse, Verdict, may
 from gateway.rights.explaining import asked_as, pinned
@@ -131,5 +131,5 @@ class ToolActs:
         here = await self.acts.afterwards()
         name = made.bundle or made.id
         if here.own.is_tool_off(name) != (to == "off"):
-            raise Refusal(OVERTAKEN, id=made.id, what=f"/{made.what}")
+            raise overtaken(made.what, made.id)
         return here, find(here, await self.rows(here, name), name)

@@ -38,6 +38,14 @@ class Decided(Exception):
         self.note = note
 
 
+class Since(Exception):
+    """This very change was made, and another one of the same kind after it."""
+
+    def __init__(self, note: Note) -> None:
+        super().__init__(f"{note.code} was changed since")
+        self.note = note
+
+
 class OtherNotes(Exception):
     """What the note would take the place of is not what the approver was shown. The same again accepts it as it is now."""
 
@@ -156,7 +164,7 @@ class Notes:
     async def expire(self, change: Change, code: str, until_ms: int | None) -> Note:
         """Let a note that counts end at a time of the server's clock, at once if that is past, or never (None).
 
-        What it had replaced does not come back. Raises `NoNote`, `Decided`.
+        What it had replaced does not come back. Raises `NoNote`, `Decided`, `Since`.
         """
         till = "" if until_ms is None else str(until_ms)
         return await self._change("note_expire", "note expire", change, code, till)
@@ -194,6 +202,8 @@ class Notes:
         match verdict:
             case b"DECIDED":
                 raise Decided(first)
+            case b"SINCE":
+                raise Since(first)
             case b"CHANGED":
                 raise OtherNotes(first, tuple(replaced))
         return first

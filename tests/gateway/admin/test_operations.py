@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -662,3 +662,78 @@ async def test_who_may_not_reload_is_not_offered_it(there: Admins) -> None:
     assert (await there.do("skills.list", ADMIN, channel=ROOM)).may_reload
     listed = await there.do("skills.list", CHANNEL_ADMIN, channel=ROOM)
     assert (listed.may_add, listed.may_reload) == (True, False)
+
+
+async def _overtaken(there: Admins, name: str, undo: str, fields: Mapping[str, Any], more: Mapping[str, Any]) -> str:
+    """An operation is done, what it did is undone, and it is sent again; what is told then."""
+    operation = operations()[name]
+    visit = there.visit(OPERATOR, "the same")
+    given = operation.input.model_validate(fields)
+    first = await operation(visit, given)
+    assert await operation(visit, given) == first, "while it holds"
+    await there.do(undo, **{one: fields[one] for one in fields if one not in {"to", "when"}}, **more)
+    with pytest.raises(Refusal) as caught:
+        await operation(visit, given)
+    assert (caught.value.kind, status_of(caught.value)) == ("overtaken", 409)
+    assert "refused" not in (await there.audit())[-1].what
+    return answers.refused(caught.value, "en")
+
+
+@pytest.mark.parametrize(
+    ("name", "undo", "fields", "more"),
+    [
+        ("people.grant", "people.revoke", {"person": "slack-main/U-MAX"}, {}),
+        ("people.revoke", "people.grant", {"person": "slack-main/U-KIM"}, {}),
+        ("channels.hitl", "channels.hitl", {"to": "on"}, {"to": "off"}),
+        ("channels.hitl", "channels.hitl", {"to": "off"}, {"to": "on"}),
+        ("channels.tool", "channels.tool", {"name": "load_skill", "to": "off"}, {"to": "on"}),
+        ("skills.switch", "skills.switch", {"id": "triage", "to": "off"}, {"to": "on"}),
+    ],
+)
+async def test_what_does_not_hold_any_more_is_not_told_as_if_it_did(
+    there: Admins, name: str, undo: str, fields: Mapping[str, Any], more: Mapping[str, Any]
+) -> None:
+    told = await _overtaken(there, name, undo, {"channel": ROOM, **fields}, more)
+    assert "was done already" in told
+    assert f"`/{'skill list' if name == 'skills.switch' else told.split('/')[1].split()[0]}` says" in told
+
+
+async def test_nor_is_who_was_let_in_and_turned_away_since(there: Admins) -> None:
+    accept, end = (operations()[f"people.{one}"] for one in ("accept", "end"))
+    code = await there.knock("slack-main", "U-NEW", "Nora")
+    letting_in = accept.input.model_validate({"channel": ROOM, "code": code})
+    turning_away = end.input.model_validate({"channel": ROOM, "person": "slack-main/U-NEW"})
+    for _ in range(2):
+        assert "U-NEW" in (await accept(there.visit(ADMIN, "a"), letting_in)).told
+    for _ in range(2):
+        await end(there.visit(ADMIN, "e"), turning_away)
+    with pytest.raises(Refusal, match="overtaken"):
+        await accept(there.visit(ADMIN, "a"), letting_in)
+    again = await there.knock("slack-main", "U-NEW", "Nora")
+    await there.do("people.accept", ADMIN, channel=ROOM, code=again)
+    with pytest.raises(Refusal, match="overtaken"):
+        await end(there.visit(ADMIN, "e"), turning_away)
+
+
+async def test_nor_is_a_note_that_became_something_else_since(there: Admins) -> None:
+    approve, expire, promote = (operations()[f"notes.{one}"] for one in ("approve", "expire", "promote"))
+    waiting = approve.input.model_validate({"channel": ROOM, "code": there.waiting})
+    for _ in range(2):
+        await approve(there.visit(APPROVER, "a"), waiting)
+    ending = expire.input.model_validate({"channel": ROOM, "code": there.waiting, "when": "7d"})
+    for _ in range(2):
+        await expire(there.visit(ADMIN, "e"), ending)
+    await there.do("notes.expire", ADMIN, channel=ROOM, code=there.waiting, when="never")
+    with pytest.raises(Refusal, match="overtaken") as caught:
+        await expire(there.visit(ADMIN, "e"), ending)
+    assert "`/skill notes` says" in answers.refused(caught.value, "en")
+    assert {one.until_ms for one in (await there.do("notes.list", channel=ROOM)).kept} == {0}, (
+        "and it is not done again"
+    )
+    kept = promote.input.model_validate({"channel": ROOM, "code": there.kept})
+    for _ in range(2):
+        await promote(there.visit(ADMIN, "p"), kept)
+    [everywhere] = (await there.do("notes.list", channel=ROOM)).everywhere
+    await there.do("notes.revert", channel=ROOM, code=everywhere.code)
+    with pytest.raises(Refusal, match="overtaken"):
+        await promote(there.visit(ADMIN, "p"), kept)
