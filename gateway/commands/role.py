@@ -56,6 +56,7 @@ def _told(here: Here, said: Said) -> Iterator[str]:
         if people:
             told = ", ".join(few(map(quoted, people), NAMED_MAX, language))
             yield say("role.line", language, role=_name_of(role, language), people=told)
+    yield ""  # else it would belong to the last of the list
     yield say("role.more", language)
 
 

@@ -38,7 +38,7 @@ async def run(said: Said) -> Done:
     told = [say("usage.head", said.language, timezone=profile.timezone), *told]
     if balances := await said.outside.balances(accounts, limits(profile.budget)):
         currency = loaded.settings.model.currency
-        told.append(say("usage.limits", said.language))
+        told += ["", say("usage.limits", said.language)]  # the blank line ends the list
         for one in sorted(balances, key=lambda one: one.limit.scope):
             how = of_balance(one, currency, profile.timezone, said.now_ms, said.language)
             told.append(f"- {say('usage.limit', said.language, **how)}")

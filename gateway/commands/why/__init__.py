@@ -35,7 +35,8 @@ async def run(said: Said) -> Done:
             head = say("why.head" if turn else "why.nothing", language)
             did = list(answer.lines(turn, here, language)) if turn else []
             has = await _has(said, here)
-            return Done("\n".join([head, *(f"- {line}" for line in did), *has]))
+            answered = "\n".join([head, *(f"- {line}" for line in did)])
+            return Done(f"{answered}\n\n" + "\n".join(has))
         case [what, name] if what.lower() == "skill":
             return Done(one.skill(said, here, name, turn))
         case [what, name] if what.lower() == "tool":

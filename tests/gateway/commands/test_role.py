@@ -47,6 +47,7 @@ async def test_who_is_named_is_told_to_whoever_asks(world: World) -> None:
     told = await world.told("/role", LI)
     assert "You are `slack-main/U-LI`: approver (`profiles/default.yaml line 7: roles.approver`)" in told
     assert "- admin: `slack-main/U-ANA`" in told
+    assert "\n\nWhoever is named nowhere" in told, "it is no part of the list"
 
 
 @pytest.mark.parametrize("odd", ["U-MAX\u202e", "U-MAX\u200b", "\u2066U-MAX", "U-MAX\u3164"])

@@ -106,7 +106,7 @@ async def test_a_plan_is_told_step_by_step(world: World) -> None:
             Record("review", 0, {"changes": {}}),
         ),
     )
-    assert told.splitlines()[1:-2] == [
+    assert told.splitlines()[1:-3] == [
         "- carried out the step `read A`",
         "  - loaded the skill `web-access` (builtin)",
         "  - ran `load_skill`",
