@@ -33,9 +33,9 @@ class Result(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)
 
 
-ROOM: Final = r"^[a-z0-9][a-z0-9-]{0,62}/.+$"
+ROOM: Final = "^[a-z0-9][a-z0-9-]{0,62}/[^*\\n\ufffd]+$"
 Room = Annotated[str, Field(min_length=3, max_length=1_100, pattern=ROOM)]
-"""`connection/channel`, such as `slack-main/C0123`."""
+"""`connection/channel`, such as `slack-main/C0123`: one channel and no pattern, without what stands for a letter that is none."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Code = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{4,13}$")]
 """Of a note or a request."""

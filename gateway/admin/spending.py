@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from config.limits import MICROS, Scope, limits
 from config.profiles import Profile, profiles_of
@@ -110,10 +110,16 @@ async def list_(visit: Visit, given: Anywhere) -> Spending:
     )
 
 
+def _there_is(date: str) -> str:
+    if date:
+        date_.fromisoformat(date if len(date) > len("2026-01") else f"{date}-01")
+    return date
+
+
 class LedgerWanted(Input):
     by: Literal["channel", "person", "model"] = "channel"
     """Persons are for owners and the operator: what somebody spends is spent in all channels of a connection."""
-    date: Annotated[str, Field(pattern=r"^([0-9]{4}-[0-9]{2}(-[0-9]{2})?)?$")] = ""
+    date: Annotated[str, Field(pattern=r"^([0-9]{4}-[0-9]{2}(-[0-9]{2})?)?$"), AfterValidator(_there_is)] = ""
     """A day or a month, by the time zone of each channel; empty: the month that it is now."""
 
 

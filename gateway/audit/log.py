@@ -126,6 +126,8 @@ async def page(
     Lines of one moment stay together, so that none is left out between two pages. So much of each stream is looked at: where
     these rooms have few lines, a page may have fewer than `most`, or none, and older ones. Raises `Unreachable`.
     """
+    if before and not any(map(int, before.split("-"))):  # Redis knows nothing older than that, and calls it an error
+        return Page([], "")
     found: list[Line] = []
     reached: list[tuple[int, int]] = []
     """Of streams that go on: all lines from there on are known."""

@@ -737,3 +737,32 @@ async def test_nor_is_a_note_that_became_something_else_since(there: Admins) -> 
     await there.do("notes.revert", channel=ROOM, code=everywhere.code)
     with pytest.raises(Refusal, match="overtaken"):
         await promote(there.visit(ADMIN, "p"), kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("skills.switch", {"channel": "bridge/*", "id": "triage", "to": "off"}),
+        ("skills.switch", {"channel": "bridge/\ufffd", "id": "triage", "to": "off"}),
+        ("spending.ledger", {"date": "2026-13"}),
+        ("spending.ledger", {"date": "2026-02-30"}),
+    ],
+)
+def test_a_pattern_of_channels_or_a_month_that_there_is_not_is_not_understood(
+    name: str, fields: dict[str, str]
+) -> None:
+    with pytest.raises(ValueError, match="validation error"):
+        operations()[name].input.model_validate(fields)
+
+
+@pytest.mark.parametrize("before", ["0-0", "00-000"])
+async def test_before_the_first_line_of_the_log_there_is_none(there: Admins, before: str) -> None:
+    found = await there.do("audit.list", before=before)
+    assert (found.lines, found.older) == ([], "")
+    assert operations()["spending.ledger"].input.model_validate({"date": "2026-02"})
+
+
+async def test_nobody_of_a_connection_that_there_is_not_is_made_an_admin(there: Admins) -> None:
+    with pytest.raises(Refusal, match="no_connection") as caught:
+        await there.do("people.grant", channel=ROOM, person="nope/x")
+    assert "slack-main" in answers.refused(caught.value, "en")
