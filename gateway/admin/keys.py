@@ -31,6 +31,7 @@ TRIES_FOR_S: Final = 300
 before: behind a proxy all come from one address, and no secret of 256 bits is found by trying.
 """
 SESSIONS_PER_PERSON: Final = 10
+LINKS_PER_PERSON: Final = 10
 """The one that ends first makes room."""
 TOKENS_MAX: Final = 200
 LINKS_MAX: Final = 10_000
@@ -75,6 +76,14 @@ local function there(kind)
   end
   return found
 end
+-- One place at least, of so many that a person has: those that end first are ended.
+local function make_room(kind, person, most)
+  local own = {}
+  for _, one in ipairs(there(kind)) do
+    if one[3] == person then own[#own + 1] = one[1] end
+  end
+  for i = 1, #own - most + 1 do ended(kind, own[i]) end
+end
 local function keep(kind, name, stored, for_ms)
   redis.call('SET', KEYS[1] .. ':' .. kind .. ':' .. name, stored, 'PX', for_ms)
   redis.call('ZADD', kept(kind), now + for_ms, name)
@@ -95,11 +104,12 @@ local function known(kind, name, peer, tries_for_s)
 end
 """
 
-# keep(kind, name, stored, for_ms, most): a link or a token; FULL if there are `most` already
+# keep(kind, name, stored, for_ms, most, person, of_a_person): a link or a token; FULL if there are `most` already
 _KEEP = Script(
     "keep key",
     _OPEN
     + """
+make_room(ARGV[1], ARGV[6], tonumber(ARGV[7]))
 if redis.call('ZCARD', kept(ARGV[1])) >= tonumber(ARGV[5]) then return 'FULL' end
 keep(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 return 'OK'
@@ -115,13 +125,9 @@ _USE = Script(
 local stored = known('link', ARGV[1], ARGV[2], ARGV[3])
 if type(stored) == 'number' then return stored end
 local _, person = record('link', ARGV[1])
-local own = {}
-for _, one in ipairs(there('session')) do
-  if one[3] == person then own[#own + 1] = one[1] end
-end
 keep('session', ARGV[4], stored, ARGV[5]) -- first: a full server stops it here, and the link stays
 ended('link', ARGV[1])
-for i = 1, #own - tonumber(ARGV[6]) + 1 do ended('session', own[i]) end
+make_room('session', person, tonumber(ARGV[6]) + 1)
 return stored
 """,
 )
@@ -219,7 +225,7 @@ class Keys:
         """Raises `Full`."""
         secret = secrets.token_urlsafe(32)
         given = ("link", _hash(secret), _stored(caller), int(for_s * 1_000), LINKS_MAX)
-        if await self._run(_KEEP, *given) == b"FULL":
+        if await self._run(_KEEP, *given, caller.person, LINKS_PER_PERSON) == b"FULL":
             raise Full(f"there are {LINKS_MAX} unused links, and no more may be")
         return secret
 
@@ -266,7 +272,8 @@ class Keys:
         secret = TOKEN_BEGIN + secrets.token_urlsafe(32)
         now_ms, for_ms = await self._store.now_ms(), days * 86_400_000
         stored = _stored(caller, name=name, made_ms=now_ms, ends_ms=now_ms + for_ms)
-        if await self._run(_KEEP, "token", _hash(secret), stored, for_ms, TOKENS_MAX) == b"FULL":
+        given = ("token", _hash(secret), stored, for_ms, TOKENS_MAX)
+        if await self._run(_KEEP, *given, caller.person, TOKENS_MAX + 1) == b"FULL":
             raise Full(f"there are {TOKENS_MAX} tokens, and no more may be")
         return _token(_hash(secret), stored), secret
 

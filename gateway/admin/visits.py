@@ -141,9 +141,20 @@ class Visit:
             raise Refusal("look", rule=rule, who=self.caller.name)
 
     async def look_somewhere(self) -> None:
-        """Raises `Refusal` unless there is a channel that this person looks after."""
-        if not self.sees_all and not (await self.rooms()).keys:
+        """Raises `Refusal` unless there is a channel that this person looks after, or will be when somebody writes in it."""
+        if not self.sees_all and not self._is_named() and not (await self.rooms()).keys:
             raise Refusal("look", rule="roles of all profiles", who=self.caller.name)
+
+    def _is_named(self) -> bool:
+        """Whether a profile of rooms on this person's connection names them, though nobody has written in one yet."""
+        actor = self.caller.actor
+        if actor is None or actor.connection not in self.loaded.settings.connections:
+            return False
+        names = {rule.match.partition("/")[2] for rule in self.loaded.settings.channels} | {
+            "*"
+        }  # a pattern fits itself
+        there = (place(self.loaded, ConversationKey(actor.connection, name)) for name in names if name)
+        return any(access.looks_after(self.caller.who, one) for one in there)
 
     def look_everywhere(self) -> None:
         """Raises `Refusal` for all but owners and the operator."""

@@ -233,7 +233,8 @@ class Pages:
         if self._provider is None or not SECRET.fullmatch(secret):
             raise Closed(403, "admin.oidc.stale", "no sign-in of this browser is under way")
         caller = Caller(await self._provider.person(secret, request.query))
-        change = Change("", caller.name, "", "", self._provider.rule)
+        # One line a day, whoever comes and how often: what is done with the link has its own.
+        change = Change(f"admin link {caller.person}", caller.name, "", "", self._provider.rule)
         await self._house.shelf.note(change, "admin link", caller.name)
         try:
             link = await self._door.keys.make_link(caller, oidc.WITHIN_S)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.admin.keys import SESSIONS_PER_PERSON, TRIES, Full, Keys, Unknown
+from gateway.admin.keys import LINKS_PER_PERSON, SESSIONS_PER_PERSON, TRIES, Full, Keys, Unknown
 from gateway.admin.visits import Caller
 from gateway.store import Store
 
@@ -121,11 +121,23 @@ async def test_wrong_keys_are_counted_by_address_and_keep_no_right_one_out(keys:
     assert not wrong.value.is_many
 
 
+async def test_a_person_has_so_many_unused_links_so_that_nobody_takes_those_of_all(keys: Keys) -> None:
+    other = await keys.make_link(Caller("slack-main/U-LI"), 60)
+    links = [await keys.make_link(ANA, 60 + n) for n in range(LINKS_PER_PERSON + 2)]
+    alive = []
+    for link in links:
+        with contextlib.suppress(Unknown):
+            assert (await keys.look_at_link(link, "peer")).person == ANA.person
+            alive.append(link)
+    assert alive == links[-LINKS_PER_PERSON:]
+    assert (await keys.look_at_link(other, "peer")).person == "slack-main/U-LI"
+
+
 async def test_where_there_are_too_many_links_none_is_made(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.admin.keys.LINKS_MAX", 1)
     await keys.make_link(ANA, 60)
     with pytest.raises(Full):
-        await keys.make_link(ANA, 60)
+        await keys.make_link(Caller("slack-main/U-LI"), 60)
 
 
 # ---- records that somebody else wrote ----

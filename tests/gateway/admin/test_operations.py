@@ -53,6 +53,20 @@ async def test_people_see_the_channels_that_they_look_after(there: Admins) -> No
     assert {one.channel for one in (await there.do("overview.show")).conversations} == {ROOM, OTHER_ROOM}
 
 
+async def test_an_admin_of_channels_that_nobody_has_written_in_yet_comes_in(there: Admins) -> None:
+    new = Caller("slack-main/U-NEW")
+    with pytest.raises(Refusal):
+        await there.do("overview.show", new)
+    folder = there.world.folder
+    (folder / "profiles/new.yaml").write_text("roles: {admin: [slack-main/U-NEW]}\n")
+    settings = folder / "deskmate.yaml"
+    settings.write_text(f'{settings.read_text()}  - {{match: "slack-main/C-NEW*", profile: new}}\n')
+    there.world.reload()
+    assert (await there.do("overview.show", new)).conversations == []
+    with pytest.raises(Refusal):
+        await there.do("overview.show", Caller("bridge/U-NEW"))
+
+
 async def test_a_switch_is_the_act_of_the_chat(there: Admins) -> None:
     done = await there.do("skills.switch", ADMIN, channel=ROOM, id="triage", to="off")
     assert "triage" in done.told

@@ -137,6 +137,14 @@ async def test_a_member_who_comes_in_sees_nothing(site: Served, provider: OidcTw
         assert (await browser.get("/admin")).status == 403
 
 
+async def test_who_comes_again_and_again_fills_no_log(site: Served, provider: OidcTwin) -> None:
+    provider.claims[ID] = "U-MAX"
+    async with site.browser() as browser:
+        for _ in range(3):
+            assert (await Way(browser).there_and_back()).status == 303
+    assert [one.what for one in await site.there.audit()].count("admin link") == 1
+
+
 async def test_the_cookie_of_the_way_comes_back_from_elsewhere_and_goes_nowhere_else(site: Served) -> None:
     async with site.browser() as browser:
         cookie = (await browser.get(oidc.PATH)).headers["Set-Cookie"]
