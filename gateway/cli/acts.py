@@ -126,13 +126,13 @@ def key_of(loaded: Loaded, channel: str) -> ConversationKey:
         return room_named(loaded, channel)
     except NoConnection as error:
         hint = f"did you mean {error.closest}?" if error.closest else f"there are: {', '.join(error.there)}."
-        raise Stop(f"--channel: there is no connection {error.name!r}; {hint}") from None
+        raise Stop(f"channel: there is no connection {error.name!r}; {hint}") from None
     except NoRoom:
         connection = channel.partition("/")[0]
         if connection == PAGE[0]:
             only = f"{PAGE[0]}/{webchat.CHANNEL}"
-            raise Stop(f"--channel: the chat page has one channel, {only}; {channel!r} came.") from None
-        raise Stop(f"--channel: wanted is CONNECTION/CHANNEL, such as {connection}/C0123; {channel!r} came.") from None
+            raise Stop(f"channel: the chat page has one channel, {only}; {channel!r} came.") from None
+        raise Stop(f"channel: wanted is CONNECTION/CHANNEL, such as {connection}/C0123; {channel!r} came.") from None
 
 
 def one_place(channel: str | None, everywhere: bool) -> None:

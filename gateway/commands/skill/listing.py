@@ -11,7 +11,7 @@ from gateway.phrases import say
 from gateway.platforms import Capabilities
 from gateway.rights.access import Here
 from gateway.text.markdown import MEASURES, Measure
-from gateway.text.quoting import fenced
+from gateway.text.quoting import fenced, quoted
 from skills import ids
 
 ROWS_MAX: Final = 300
@@ -37,6 +37,8 @@ def told(
     blocks = [fenced(block) for block in _blocks(head, others, room, lambda text: measure(escape(text)))]
     counted = count(here, unlisted=unlisted).told(language)
     last = [say("skill.list.count", language, count=counted, room=f"`{here.room}`")]
+    if word and not found:
+        last.insert(0, say("skill.list.no_such", language, word=quoted(word)))
     if len(rows) < len(found):
         last.append(say("skill.list.cut", language, count=len(found) - len(rows)))
     shown = {one.id for one in rows}

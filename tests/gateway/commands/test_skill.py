@@ -551,6 +551,7 @@ async def test_a_long_list_comes_in_blocks_cut_between_rows(world: World) -> Non
 async def test_a_very_long_list_is_cut_and_a_word_narrows_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.commands.skill.listing.ROWS_MAX", 1)
     assert "1 more are not shown" in await world.told("/skill list", MAX)
+    assert "No id here holds `inv`" in await world.told("/skill list inv", MAX)
     told = await world.told("/skill list WEB", MAX)
     assert "web-access" in told
     assert "skill-writing" not in told
