@@ -28,6 +28,8 @@ _INDEX_LINE: Final = re.compile(r"^- \*\*(?P<id>.+?)\*\*(?:: (?P<description>.*)
 _URL: Final = re.compile(r"https?://[^\s<>\"'`|（）()，。；、！？]+[^\s<>\"'`|（）()，。；、！？.,;:!?\]}*]")
 _CJK: Final = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _WORD: Final = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_HYPHENATED: Final = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+")
+"""Which somebody else writes as one word."""
 _PIECE: Final = re.compile(rf"[{_CJK}]{{1,4}}|[^\s{_CJK}]+\s*|\s+")
 _SENTENCE: Final = re.compile(r"[^.!?。！？]+[.!?。！？]*")
 _TIME_ASKED: Final = re.compile(
@@ -46,6 +48,10 @@ _EVERYDAY: Final = frozenset(
         "一下 一个 什么 怎么 可以 帮我 帮忙 请你 这个 那个 我们 你们 他们 如何 这样 那样 为什 没有 是否 需要 使用 用户",
     )
 )
+_EVERYDAY_FORMS: Final = frozenset(
+    form for word in _EVERYDAY for form in (*(word + end for end in ("", "s", "ed", "ing", "d")), f"{word[:-1]}ing")
+)
+"""As they are said; stems would take more with them, such as notes with not."""
 _OF_READING: Final = frozenset(
     re.findall(
         r"\S+",
@@ -321,7 +327,8 @@ def _words(text: str) -> frozenset[str]:
             found.update(run[at : at + 2] for at in range(max(len(run) - 1, 1)))
         else:
             found.add(run)
-    return _stems(found) - _stems(_EVERYDAY)
+    found.update(joined.replace("-", "") for joined in _HYPHENATED.findall(text.casefold()))
+    return _stems(found - _EVERYDAY_FORMS)
 
 
 def _stems(words: Iterable[str]) -> frozenset[str]:

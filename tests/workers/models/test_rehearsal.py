@@ -143,6 +143,17 @@ async def test_it_follows_whatever_skill_page_and_question_there_are(talk: Talk,
     assert sentence in again
 
 
+@pytest.mark.parametrize("said", ["Please write our stand-up notes", "the standup, please", "Stand-up notes?"])
+async def test_the_skill_of_the_readme_is_loaded_for_what_it_is_for(talk: Talk, said: str) -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    text = readme.partition("my-skills/standup/SKILL.md\n")[2].partition("```")[0]
+    folder = talk.root / "standup"
+    folder.mkdir()
+    (folder / "SKILL.md").write_text(text)
+    await talk.say(said)
+    assert talk.calls[0] == ("load_skill", {"name": "standup"})
+
+
 async def test_a_bare_address_leads_to_the_skill_about_the_web(talk: Talk) -> None:
     talk.pages["http://127.0.0.1:1/a"] = "Hello."
     reply = await talk.say("What does http://127.0.0.1:1/a say?")
