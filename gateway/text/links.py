@@ -41,6 +41,8 @@ _SCHEME: Final = re.compile(r"(?ai:https?)://")
 _OPENING: Final = "([{*_~'‘（【「"
 _CLOSING: Final = "]}'’）】」…"
 _UNSEEN_MARKS: Final = re.compile("[*_~\\\\`\\[\\]()!\u00ad\u200b-\u200f\u2060\ufeff]+")
+_LEFT_OUT: Final = re.compile(r"[*_~\\]+")
+"""What one chat shows as it stands and another takes for marks, and leaves out."""
 _TAG: Final = re.compile(r"<(?!https?://|mailto:)[a-z!/?]", re.IGNORECASE)
 _TICK: Final = "\u02cb"
 """In the place of a tick that is no mark: some chats know no way to say that it is none, and would end our code with it."""
@@ -92,10 +94,21 @@ def _live(text: str, allowed: Allowed) -> Iterator[tuple[int, int]]:
     for word in _WORD.finditer(text):
         if _CJK_HOST.search(word[0]):
             yield from _candidate(word[0], word.start(), allowed)
+        elif _is_hidden(_CJK_HOST, word[0], allowed):
+            yield word.span()
         else:
             for run in _RUN.finditer(word[0]):
+                begin = word.start() + run.start()
                 if _LINK_LIKE.search(run[0]):
-                    yield from _candidate(run[0], word.start() + run.start(), allowed)
+                    yield from _candidate(run[0], begin, allowed)
+                elif _is_hidden(_LINK_LIKE, run[0], allowed):
+                    yield begin, begin + len(run[0])
+
+
+def _is_hidden(alike: re.Pattern[str], word: str, allowed: Allowed) -> bool:
+    """Whether a word is one that is not allowed when what may be marks is left out: `attacker.*test`."""
+    bare = _LEFT_OUT.sub("", word)
+    return bare != word and bool(alike.search(bare)) and any(True for _ in _candidate(bare, 0, allowed))
 
 
 def _candidate(word: str, start: int, allowed: Allowed) -> Iterator[tuple[int, int]]:

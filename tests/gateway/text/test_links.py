@@ -223,6 +223,9 @@ def live_in(adapter: Adapter, look: Looks, text: str) -> list[str]:
 @example("1. a\n\n   ```\n   b\n\nc\n\n```\nhttps://attacker.test\n```")
 @example("`a\nhttps://attacker.test`")
 @example(">     https://attacker.test/?d=S")
+@example("attacker.*test")
+@example("attacker.\\_test")
+@example("看attacker.~test")
 def test_nothing_that_is_not_allowed_is_live_anywhere(platform: str, text: str) -> None:
     adapter, look = PLATFORMS[platform]
     assert live_in(adapter, look, text) == []
