@@ -15,6 +15,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from html import unescape
 from itertools import accumulate
 from typing import Final
 
@@ -106,8 +107,10 @@ def _live(text: str, allowed: Allowed) -> Iterator[tuple[int, int]]:
 
 
 def _is_hidden(alike: re.Pattern[str], word: str, allowed: Allowed) -> bool:
-    """Whether a word is one that is not allowed when what may be marks is left out: `attacker.*test`."""
-    bare = _LEFT_OUT.sub("", word)
+    """Whether a word is one that is not allowed for who leaves out what may be marks, or reads characters by their numbers:
+    `attacker.*test`, `attacker&#46;test`.
+    """
+    bare = _LEFT_OUT.sub("", unescape(word))
     return bare != word and bool(alike.search(bare)) and any(True for _ in _candidate(bare, 0, allowed))
 
 

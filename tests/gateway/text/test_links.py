@@ -224,6 +224,7 @@ def live_in(adapter: Adapter, look: Looks, text: str) -> list[str]:
 @example("`a\nhttps://attacker.test`")
 @example(">     https://attacker.test/?d=S")
 @example("attacker.*test")
+@example("*attacker&#46;test!")
 @example("attacker.\\_test")
 @example("看attacker.~test")
 def test_nothing_that_is_not_allowed_is_live_anywhere(platform: str, text: str) -> None:
