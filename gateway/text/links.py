@@ -217,6 +217,7 @@ class _Mend:
 
     def _shown(self, address: str) -> list[Token]:
         address = _HOST.sub(lambda found: found[0].replace(found[1], ascii_host(found[1]) or found[1]), address)
+        address = address.replace("|", "%7C")  # which would end a cell, even in code, for who reads a table here
         if not self.has_code:
             return [_text(broken(address))]
         pieces = [address[at : at + self.code_max] for at in range(0, len(address), self.code_max)]

@@ -58,7 +58,7 @@ def test_what_is_allowed_stays_as_it_is(text: str) -> None:
         ("<HTTPS://evil.test/>", "`HTTPS://evil.test/`"),
         ("[r]: https://evil.test\n\n[a][r]", r"\[r]: `https://evil.test`" + "\n\n" + r"\[a]\[r]"),
         ('<a href="https://evil.test">x</a>', r'\<a href="`https://evil.test`">x\</a>'),
-        ("<https://evil.test|words>", "`https://evil.test|words`"),
+        ("<https://evil.test|words>", "`https://evil.test%7Cwords`"),
         ("evil.test/?d=1, www.evil.test", "`evil.test/?d=1`, `www.evil.test`"),
         ("secret.evil.test", "`secret.evil.test`"),
         ("evil.*test*/?d=1", "`evil.test/?d=1`"),
@@ -224,6 +224,7 @@ def live_in(adapter: Adapter, look: Looks, text: str) -> list[str]:
 @example("`a\nhttps://attacker.test`")
 @example(">     https://attacker.test/?d=S")
 @example("attacker.*test")
+@example("|\n---\n<ps:attacker.test|>")
 @example("*attacker&#46;test!")
 @example("attacker.\\_test")
 @example("看attacker.~test")
