@@ -32,7 +32,7 @@ before: behind a proxy all come from one address, and no secret of 256 bits is f
 """
 SESSIONS_PER_PERSON: Final = 10
 LINKS_PER_PERSON: Final = 10
-"""The one that ends first makes room."""
+"""Of both the one that ends first makes room."""
 TOKENS_MAX: Final = 200
 LINKS_MAX: Final = 10_000
 ID_LENGTH: Final = 10
@@ -104,12 +104,12 @@ local function known(kind, name, peer, tries_for_s)
 end
 """
 
-# keep(kind, name, stored, for_ms, most, person, of_a_person): a link or a token; FULL if there are `most` already
+# keep(kind, name, stored, for_ms, most[, person, of_a_person]): a link or a token; FULL if there are `most` already
 _KEEP = Script(
     "keep key",
     _OPEN
     + """
-make_room(ARGV[1], ARGV[6], tonumber(ARGV[7]))
+if ARGV[6] then make_room(ARGV[1], ARGV[6], tonumber(ARGV[7])) end
 if redis.call('ZCARD', kept(ARGV[1])) >= tonumber(ARGV[5]) then return 'FULL' end
 keep(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 return 'OK'
@@ -272,8 +272,7 @@ class Keys:
         secret = TOKEN_BEGIN + secrets.token_urlsafe(32)
         now_ms, for_ms = await self._store.now_ms(), days * 86_400_000
         stored = _stored(caller, name=name, made_ms=now_ms, ends_ms=now_ms + for_ms)
-        given = ("token", _hash(secret), stored, for_ms, TOKENS_MAX)
-        if await self._run(_KEEP, *given, caller.person, TOKENS_MAX + 1) == b"FULL":
+        if await self._run(_KEEP, "token", _hash(secret), stored, for_ms, TOKENS_MAX) == b"FULL":
             raise Full(f"there are {TOKENS_MAX} tokens, and no more may be")
         return _token(_hash(secret), stored), secret
 

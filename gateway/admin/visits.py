@@ -150,10 +150,9 @@ class Visit:
         actor = self.caller.actor
         if actor is None or actor.connection not in self.loaded.settings.connections:
             return False
-        names = {rule.match.partition("/")[2] for rule in self.loaded.settings.channels} | {
-            "*"
-        }  # a pattern fits itself
-        there = (place(self.loaded, ConversationKey(actor.connection, name)) for name in names if name)
+        # A pattern fits itself; what no rule fits has the profile `default`.
+        names = {"*", *(rule.match.partition("/")[2] for rule in self.loaded.settings.channels)} - {""}
+        there = (place(self.loaded, ConversationKey(actor.connection, name)) for name in names)
         return any(access.looks_after(self.caller.who, one) for one in there)
 
     def look_everywhere(self) -> None:
