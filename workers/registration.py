@@ -1,6 +1,6 @@
 """What RQ's tools see of a worker: that it is there, whether it is busy; and what they tell it: suspend, shut down.
 
-RQ's own loop is not used (see ARCHITECTURE.md); its bookkeeping of workers is. RQ's calls are synchronous: they run
+RQ's own loop is not used (see docs/decisions.md); its bookkeeping of workers is. RQ's calls are synchronous: they run
 in a thread, never in the loop. What is used of RQ is held by a contract test.
 """
 
