@@ -21,7 +21,7 @@ from tests.chaos.server import Server
 from tests.harness.fake_model import Asked
 from tests.harness.history import Accepted, Began, Ended, Event, Found, now_s
 from tests.harness.model_replies import Reply
-from tests.harness.tap import Message, Place
+from tests.harness.tap import Ends, Message, Place
 from tests.harness.webhook_twin import Taken
 from tests.sweep import kinds
 from tests.sweep.book import Book
@@ -291,8 +291,8 @@ async def town(folder: Path, plan: Plan) -> AsyncIterator[Town]:
     """It runs. Ledgers lie in `folder/ledgers`, logs in `folder/deskmate-1`."""
     lanes: list[Lane] = []
 
-    def process(port: int) -> str:
-        return whose(lanes, port)
+    def process(ends: Ends) -> str:
+        return whose(lanes, ends)
 
     async with AsyncExitStack() as stack:
         book = Tally(folder / "ledgers")

@@ -25,6 +25,8 @@ from urllib.parse import SplitResult, urlsplit
 from tests.harness.framing import Http, HttpPiece, Resp, first_line, words_of
 
 Place = Literal["before", "during", "after"]
+Ends = tuple[int, int]
+"""Of a connection: our port, the server's. A kernel gives one port of ours to several connections to different servers."""
 _ID: Final = re.compile(r"[a-z2-7]{26}|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{12,}")
 _LISTENS: Final = {"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"}
 
@@ -89,9 +91,9 @@ class Tap:
         self._joined: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.urls: dict[str, str] = {}
-        self.ports: dict[int, float] = {}
-        """Of our ends of the connections to HTTP servers, and since when: by these a server knows whose request it is. One that was
-        closed may be another tap's next: who opened it last has it.
+        self.ends: dict[Ends, float] = {}
+        """Of the connections to servers, and since when: by these a server knows whose request it is. What was closed may be
+        another tap's next: who opened it last has it.
         """
 
     async def __aenter__(self) -> Self:
@@ -139,7 +141,7 @@ class Tap:
                 from_it, to_it = await asyncio.open_unix_connection(target.path)
             else:
                 from_it, to_it = await asyncio.open_connection(target.hostname, target.port)
-                self.ports[to_it.get_extra_info("sockname")[1]] = time.monotonic()
+                self.ends[to_it.get_extra_info("sockname")[1], target.port or 80] = time.monotonic()
             line = _RedisLine(self, to_it, to_us) if link == "redis" else _HttpLine(self, link, to_it, to_us)
             self._writers.add(to_it)
             try:

@@ -25,7 +25,7 @@ from tests.harness.history import Fault, now_s
 from tests.harness.nursery import Born, Nursery
 from tests.harness.slack_twin import BOT_TOKEN as SLACK_TOKEN
 from tests.harness.slack_twin import SIGNING_SECRET
-from tests.harness.tap import Names, Tap
+from tests.harness.tap import Ends, Names, Tap
 from tests.harness.telegram_twin import BOT_TOKEN, USERNAME
 from tests.harness.telegram_twin import SECRET as TELEGRAM_SECRET
 from tests.harness.webhook_twin import REPLY_SECRET, SECRET
@@ -273,7 +273,7 @@ def scripts() -> list[Script]:
     return found
 
 
-def whose(lanes: Sequence[Lane], port: int) -> str:
-    """The process behind a port of our side: who opened it last. Empty: nobody's."""
-    found = [(one.tap.ports[port], one.name) for lane in lanes for one in lane.running if port in one.tap.ports]
+def whose(lanes: Sequence[Lane], ends: Ends) -> str:
+    """The process behind a connection: who opened it last. Empty: nobody's."""
+    found = [(one.tap.ends[ends], one.name) for lane in lanes for one in lane.running if ends in one.tap.ends]
     return max(found, default=(0.0, ""))[1]

@@ -21,6 +21,7 @@ from tests.harness.history import Accepted, Effect, Ledger, Refused, now_s
 from tests.harness.mcp_server import McpTwin, Session, said
 from tests.harness.model_replies import Reply
 from tests.harness.slack_twin import SlackTwin
+from tests.harness.tap import Ends
 from tests.harness.telegram_twin import TelegramTwin
 from tests.harness.webhook_twin import Taken, WebhookTwin
 from tests.sweep import kinds
@@ -36,9 +37,9 @@ REMARKS: Final = tuple(say(name, "en")[:30] for name in ("turn.send_repeated", "
 
 
 class Model(FakeModel):
-    """The strict model. `whose`: the process behind a port of our side. `most_s`: each answer takes up to so long."""
+    """The strict model. `whose`: the process behind a connection. `most_s`: each answer takes up to so long."""
 
-    def __init__(self, ledger: Ledger, whose: Callable[[int], str], most_s: float = 0.0) -> None:
+    def __init__(self, ledger: Ledger, whose: Callable[[Ends], str], most_s: float = 0.0) -> None:
         def answer(asked: Asked) -> Reply:
             return replace(kinds.answer(asked), before_s=random.uniform(0, most_s))
 
@@ -47,6 +48,7 @@ class Model(FakeModel):
         self._whose = whose
 
     async def _receive(self, request: web.Request, *, counting: bool) -> tuple[Asked, dict[str, Any]]:
+        process = self._whose(ends_of(request))
         asked, parsed = await super()._receive(request, counting=counting)
         self.asked.clear()  # the ledger has them
         turn = kinds.turn_of(asked) if parsed else None
@@ -59,7 +61,7 @@ class Model(FakeModel):
                 unknown=kinds.unknown_in(asked) if parsed else (),
                 canaries=kinds.canaries_in(asked),
                 tokens=len(asked.body) // 4,
-                process=self._whose(asked.peer[1]),
+                process=process,
                 purpose="summary" if parsed and kinds.is_summary(asked) else "turn",
             )
         )
@@ -115,7 +117,7 @@ class Keyed(WebhookTwin):
 class Keyless(TelegramTwin):
     """The platform that takes the same message as often as it is sent. Each conversation is a group of its own."""
 
-    def __init__(self, ledger: Ledger, whose: Callable[[int], str]) -> None:
+    def __init__(self, ledger: Ledger, whose: Callable[[Ends], str]) -> None:
         super().__init__(retry_s=())
         self._events = ledger
         self._whose = whose
@@ -127,10 +129,9 @@ class Keyless(TelegramTwin):
         return self.conversations.get(int(room), room) if room.lstrip("-").isdigit() else room
 
     async def _answer(self, request: web.Request, method: str) -> Any:
-        begin_s = now_s()
+        begin_s, process = now_s(), self._whose(ends_of(request))
         result = await super()._answer(request, method)
         if method in {"sendMessage", "editMessageText"}:
-            peer = request.transport.get_extra_info("peername") if request.transport else ("", 0)
             text, keyboard = result["text"], result.get("reply_markup")
             # its own marks say which message it answers: the platform does not
             answers = tuple(dict.fromkeys(MARK.findall(text)))
@@ -147,7 +148,7 @@ class Keyless(TelegramTwin):
                     text=text,
                     edit_of=str(result["message_id"]) if method == "editMessageText" else "",
                     begin_s=begin_s,
-                    process=self._whose(peer[1]),
+                    process=process,
                 )
             )
         return result
@@ -156,7 +157,7 @@ class Keyless(TelegramTwin):
 class Searched(SlackTwin):
     """The platform that knows no key, and shows what stands there. Each conversation is a channel of its own, in one thread."""
 
-    def __init__(self, ledger: Ledger, whose: Callable[[int], str]) -> None:
+    def __init__(self, ledger: Ledger, whose: Callable[[Ends], str]) -> None:
         super().__init__(retry_s=())
         self._events = ledger
         self._whose = whose
@@ -164,9 +165,8 @@ class Searched(SlackTwin):
         """By the channel."""
 
     async def _answer(self, request: web.Request, method: str) -> dict[str, Any]:
-        begin_s, before = now_s(), len(self.taken)
+        begin_s, process, before = now_s(), self._whose(ends_of(request)), len(self.taken)
         result = await super()._answer(request, method)
-        peer = request.transport.get_extra_info("peername") if request.transport else ("", 0)
         for taken in self.taken[before:]:
             there = self._message(taken.channel, taken.ts)
             answers = tuple(dict.fromkeys(MARK.findall(taken.text)))
@@ -184,10 +184,17 @@ class Searched(SlackTwin):
                     text=taken.text,
                     edit_of="" if method in {"chat.postMessage", "chat.startStream"} else taken.ts,
                     begin_s=begin_s,
-                    process=self._whose(peer[1]),
+                    process=process,
                 )
             )
         return result
+
+
+def ends_of(request: web.Request) -> Ends:
+    """Of the connection that it came by."""
+    if request.transport is None:  # its sender has hung up
+        return 0, 0
+    return request.transport.get_extra_info("peername")[1], request.transport.get_extra_info("sockname")[1]
 
 
 def what_of(text: str, *, notice: bool, buttons: bool) -> Any:

@@ -1,11 +1,11 @@
-"""Whose request a stand-in has taken is known by the port that it came from."""
+"""Whose request a stand-in has taken is known by the connection that it came by."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from tests.harness.tap import Message, Names, Place, Tap
+from tests.harness.tap import Ends, Message, Names, Place, Tap
 from tests.sweep.lane import Lane, Running, whose
 
 
@@ -14,14 +14,26 @@ async def lets_through(message: Message, place: Place) -> bool:
     return True
 
 
+def lane(folder: Path, number: int, ends: dict[Ends, float]) -> Lane:
+    """One worker runs in it, that opened these connections then."""
+    tap = Tap(f"worker-{number}", lets_through, "redis://127.0.0.1", {}, Names({}))
+    tap.ends.update(ends)
+    nobody: Any = None
+    made = Lane(number, folder, nobody, {})
+    made.running.append(Running(f"worker-{number}", nobody, tap))
+    return made
+
+
 def test_a_port_that_was_closed_and_opened_anew_is_of_who_opened_it_last(tmp_path: Path) -> None:
     """Else what one lane's worker sends late is laid at the door of another lane's."""
-    lanes = []
-    for number, ports in ((1, {50_001: 1.0, 50_002: 4.0}), (2, {50_001: 3.0, 50_002: 2.0})):
-        tap = Tap(f"worker-{number}", lets_through, "redis://127.0.0.1", {}, Names({}))
-        tap.ports.update(ports)
-        nobody: Any = None
-        lane = Lane(number, tmp_path, nobody, {})
-        lane.running.append(Running(f"worker-{number}", nobody, tap))
-        lanes.append(lane)
-    assert [whose(lanes, port) for port in (50_001, 50_002, 50_003)] == ["worker-2", "worker-1", ""]
+    lanes = [
+        lane(tmp_path, 1, {(50_001, 80): 1.0, (50_002, 80): 4.0}),
+        lane(tmp_path, 2, {(50_001, 80): 3.0, (50_002, 80): 2.0}),
+    ]
+    assert [whose(lanes, (port, 80)) for port in (50_001, 50_002, 50_003)] == ["worker-2", "worker-1", ""]
+
+
+def test_two_connections_from_one_port_are_told_apart_by_where_they_lead(tmp_path: Path) -> None:
+    """Kernels share out a port of ours among connections to different servers."""
+    lanes = [lane(tmp_path, 1, {(50_001, 9_000): 1.0}), lane(tmp_path, 2, {(50_001, 9_100): 2.0})]
+    assert [whose(lanes, (50_001, port)) for port in (9_000, 9_100)] == ["worker-1", "worker-2"]

@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 
 from gateway.running.children import leashed
 from gateway.running.embedded import answers, find_program, server_command, socket_path, socket_url
+from tests.harness.tap import Ends
 from tests.sweep.book import Book
 from tests.sweep.lane import BEGINS_WITHIN_S, Lane, Stands, scripts, whose
 from tests.sweep.stands import Keyed, Keyless, Model, Searched, Tools
@@ -44,8 +45,8 @@ async def world(
     """Lanes in which nothing runs yet. Ledgers in `folder/ledgers`."""
     opened: list[Lane] = []
 
-    def process(port: int) -> str:
-        return whose(opened, port)
+    def process(ends: Ends) -> str:
+        return whose(opened, ends)
 
     async with AsyncExitStack() as stack:
         book = stack.enter_context(Book(folder / "ledgers"))
