@@ -10,7 +10,7 @@ from gateway.acts.outcomes import Refusal
 from gateway.acts.skill_acts import Acts
 from gateway.audit.log import Change
 from gateway.commands import said_to_model
-from gateway.conversation.letters import Letter, done_away, done_in, letter
+from gateway.conversation.letters import Letter, done_away, done_in, letter, number_of
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
 from gateway.events import Event
@@ -34,8 +34,10 @@ class LetterActs:
             raise Refusal("no_letter", id=id_)
         return found
 
-    async def retry(self, id_: str) -> None:
-        """What its turn answered is asked once more, by the same people, and they have the rights that they have now."""
+    async def retry(self, id_: str) -> Letter:
+        """What its turn answered is asked once more, by the same people, and they have the rights that they have now. Gives the
+        letter as it was: that is off the list.
+        """
         here, rule = await self.acts.may(RETRY)
         found = await self._done(id_)
         if found is None:
@@ -49,20 +51,22 @@ class LetterActs:
                 for number, event in enumerate(said)
             ]
             await self._note_begun(here, rule, RETRY, found)
-            became = await self.mailbox.retry(found.key, found.number, again, act=self.acts.by.id)
+            became = await self.mailbox.retry(found.key, number_of(id_), again, act=self.acts.by.id)
             await self._see(became, RETRY, found)
         await self._note(self.acts.change(here, rule), RETRY, found)
+        return found
 
-    async def drop(self, id_: str) -> None:
-        """It is not listed any more. What was said stays in its conversation."""
+    async def drop(self, id_: str) -> Letter:
+        """It is not listed any more. What was said stays in its conversation. Gives the letter as it was."""
         here, rule = await self.acts.may(DROP)
         found = await self._done(id_)
         if found is None:
             found = await self.find(id_, here)
             await self._note_begun(here, rule, DROP, found)
-            became = await self.mailbox.drop(found.conversation, found.number, act=self.acts.by.id)
+            became = await self.mailbox.drop(found.conversation, number_of(id_), act=self.acts.by.id)
             await self._see(became, DROP, found)
         await self._note(self.acts.change(here, rule), DROP, found)
+        return found
 
     async def _done(self, id_: str) -> Letter | None:
         """The letter, if this very act was done to it already, and its answer was lost on the way."""
@@ -75,7 +79,7 @@ class LetterActs:
 
     async def _note(self, change: Change, what: str, found: Letter) -> None:
         thing = f"{found.id} {found.conversation[:8]} {found.turn[:8]}"
-        await self.acts.shelf.note(change, what, thing, before=found.reason)
+        await self.acts.shelf.note(change, what, thing, before="; ".join(found.reasons))
 
     async def _see(self, became: str, what: str, found: Letter) -> None:
         """Raises `Refusal` where it was not done, with a line that says so."""

@@ -7,13 +7,13 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from gateway.acts.letter_acts import LetterActs
+from gateway.acts.letter_answers import dropped, retried, why
 from gateway.admin.conversations import tell_read
 from gateway.admin.operations import SOMEWHERE, Act, Anywhere, Input, Result, Told, operation
 from gateway.admin.transcript import TranscriptLine, said_in
 from gateway.admin.visits import Visit
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.letters import Letter, done_in, letters
-from gateway.phrases import say
 from gateway.rights.access import Here
 
 LOOKED_AT_MAX: Final = 1_000
@@ -26,7 +26,7 @@ class LettersWanted(Input):
 
 
 class Dead(Result):
-    """A turn that was given up, or of whose reply a part was."""
+    """A turn that was given up, or of whose reply parts did not arrive. One a turn, whatever else went wrong in it."""
 
     id: str
     channel: str
@@ -34,7 +34,11 @@ class Dead(Result):
     conversation: str
     turn: str
     reason: str
+    """What went wrong first."""
+    why: str
+    """All that went wrong, in words."""
     at_ms: int
+    """When something did last."""
     is_kept: bool
     """Whether its conversation is still there; else nothing can be asked once more."""
     may_show: bool
@@ -91,15 +95,15 @@ async def retry(visit: Visit, given: OneLetter) -> Told:
 
     The letter is gone with that, so that it happens once.
     """
-    await LetterActs(visit.acts(given.channel), visit.house.mailbox).retry(given.letter)
-    return Told(told=say("dead.retried", visit.language))
+    was = await LetterActs(visit.acts(given.channel), visit.house.mailbox).retry(given.letter)
+    return Told(told=retried(was, visit.language))
 
 
 @operation(Act("dead drop", "letter"), is_safe=False)
 async def drop(visit: Visit, given: OneLetter) -> Told:
     """Take a dead letter off the list. What was said stays in its conversation."""
-    await LetterActs(visit.acts(given.channel), visit.house.mailbox).drop(given.letter)
-    return Told(told=say("dead.dropped", visit.language))
+    was = await LetterActs(visit.acts(given.channel), visit.house.mailbox).drop(given.letter)
+    return Told(told=dropped(was, visit.language))
 
 
 async def of_mine(visit: Visit, found: list[Letter]) -> list[Letter]:
@@ -132,6 +136,7 @@ def _dead(visit: Visit, one: Letter, here: Here | None) -> Dead:
         conversation=one.conversation,
         turn=one.turn,
         reason=one.reason,
+        why=why(one, visit.language),
         at_ms=one.at_ms,
         is_kept=one.key is not None,
         may_show=may[0] and one.key is not None,

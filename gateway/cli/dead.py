@@ -11,7 +11,8 @@ import click
 
 from config.loading import Loaded
 from gateway.acts.letter_acts import LetterActs
-from gateway.cli import Stop, for_example, pass_readable
+from gateway.acts.letter_answers import dropped, reason_in_words, retried, why
+from gateway.cli import ENGLISH, Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do
 from gateway.conversation.letters import Letter, done_in, letter, letters
 from gateway.conversation.mailbox import Mailbox
@@ -29,7 +30,7 @@ def dead() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a letter, each on a line of its own.")
 @pass_readable
 def list_(loaded: Loaded, most: int, as_json: bool) -> None:
-    """List dead letters, the latest first: id, when, where, turn, why."""
+    """List dead letters, one a turn, the latest first: id, when, where, turn, and all that went wrong."""
     found = do(loaded, None, lambda there: letters(there.store, most))
     for one in found:
         click.echo(json.dumps(_dump(one), ensure_ascii=False) if as_json else _told(one))
@@ -59,8 +60,7 @@ def show(loaded: Loaded, id_: str) -> None:
 @pass_readable
 def retry(loaded: Loaded, id_: str) -> None:
     """Ask once more what a turn answered: it is a new turn, and the letter is gone with that."""
-    _act(loaded, id_, lambda acts: acts.retry(id_))
-    click.echo("It is asked once more.")
+    click.echo(retried(_act(loaded, id_, lambda acts: acts.retry(id_)), ENGLISH))
 
 
 @dead.command(epilog=for_example("dead drop 0-1796030400000-0"))
@@ -68,18 +68,17 @@ def retry(loaded: Loaded, id_: str) -> None:
 @pass_readable
 def drop(loaded: Loaded, id_: str) -> None:
     """Take a letter off the list. What was said stays in its conversation."""
-    _act(loaded, id_, lambda acts: acts.drop(id_))
-    click.echo("It is off the list.")
+    click.echo(dropped(_act(loaded, id_, lambda acts: acts.drop(id_)), ENGLISH))
 
 
-def _act(loaded: Loaded, id_: str, act: Callable[[LetterActs], Awaitable[None]]) -> None:
-    async def work(there: Open) -> None:
+def _act(loaded: Loaded, id_: str, act: Callable[[LetterActs], Awaitable[Letter]]) -> Letter:
+    async def work(there: Open) -> Letter:
         await _found(there, id_)
         mailbox = Mailbox(there.store, loaded.settings.mailbox)
         await mailbox.open()  # it has a letter: nothing new begins there
-        await act(LetterActs(there.acts, mailbox))
+        return await act(LetterActs(there.acts, mailbox))
 
-    do(loaded, None, work)
+    return do(loaded, None, work)
 
 
 async def _found(there: Open, id_: str) -> Letter:
@@ -92,7 +91,7 @@ async def _found(there: Open, id_: str) -> Letter:
 def _told(one: Letter) -> str:
     where = "/".join(filter(None, (one.key.connection, one.key.channel))) if one.key else "forgotten"
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.at_ms / 1_000))
-    return "  ".join(one_line(part) for part in (one.id, at, where, f"turn {one.turn[:8]}", one.reason))
+    return "  ".join(one_line(part) for part in (one.id, at, where, f"turn {one.turn[:8]}", why(one, ENGLISH)))
 
 
 def _dump(one: Letter) -> dict[str, object]:
@@ -104,6 +103,8 @@ def _record(kind: str, data: dict[str, object]) -> list[str]:
         event = Event.of(dict(data["event"]))  # type: ignore[call-overload]
         said = f"/{event.name} {event.text}" if event.kind == "command" else event.text
         return [f"{event.actor.name or event.actor.id}: {visible(said.strip())}"]
-    if kind in {"reply", "failed", "tool_result"}:
-        return [f"{kind}: {one_line(str(data.get('text') or data.get('reason') or data.get('name')))}"]
+    if kind == "failed":
+        return [f"failed: {reason_in_words(str(data.get('reason')), ENGLISH)}"]
+    if kind in {"reply", "tool_result"}:
+        return [f"{kind}: {one_line(str(data.get('text') or data.get('name')))}"]
     return []

@@ -11,7 +11,8 @@ from dataclasses import asdict
 import click
 
 from config.settings import Settings
-from gateway.cli import Stop, no_redis, pass_settings
+from gateway.acts.letter_answers import why
+from gateway.cli import ENGLISH, Stop, no_redis, pass_settings
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.overview import Overview, overview, waits_for_word
 from gateway.counts import BREAK, counted
@@ -74,7 +75,7 @@ def _told(seen: Overview, asked: Collection[str]) -> str:
                 time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.at_ms / 1000)),
                 one.conversation[:8],
                 one.turn[:8],
-                one.reason,
+                why(one, ENGLISH),
             )
             for one in seen.dead
         ]

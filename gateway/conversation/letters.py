@@ -1,11 +1,15 @@
 """Dead letters: turns that were given up, and parts of replies that did not arrive. A letter names conversation and turn only: what
 was said stays in the conversation's own history, as long as that is kept.
+
+An entry is written for each thing that goes wrong: a turn is given up, its notice does not arrive, nor does the third part of its reply.
+People get one letter of a turn, with all of them.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -24,45 +28,55 @@ class Letter:
     """A turn that was given up, or of whose reply a part was."""
 
     id: str
-    """Its partition, and its number there: `0-1796030400000-0`."""
+    """Its partition, and the number of its first entry there: `0-1796030400000-0`. That of each other entry finds it as well."""
     conversation: str
     turn: str
     reason: str
+    """Of its first entry."""
     at_ms: int
+    """Of its last entry."""
+    more: tuple[str, ...] = ()
+    """Reasons of the entries after the first, in their order."""
     key: ConversationKey | None = None
     """None: the conversation is forgotten."""
 
     @property
     def number(self) -> str:
         """In its partition."""
-        return self.id.partition("-")[2]
+        return number_of(self.id)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """All that went wrong, in its order."""
+        return (self.reason, *self.more)
+
+
+def number_of(id_: str) -> str:
+    """Of an entry, in its partition."""
+    return id_.partition("-")[2]
 
 
 async def letters(store: Store, most: int) -> list[Letter]:
     """The latest first. Raises `Unreachable`."""
-    redis: Any = store.redis
-    found: list[Letter] = []
-    with reading():
-        for partition in range(store.layout.partitions):
-            read = await redis.xrevrange(f"{store.layout.root(partition)}:dead", count=most)
-            found += [_letter(partition, at, entry) for at, entry in read]
-    found = sorted(found, key=lambda one: -one.at_ms)[:most]
-    return await _with_keys(store, found)
+    found = [one for partition in range(store.layout.partitions) for one in await _all_in(store, partition)]
+    return await _with_keys(store, sorted(found, key=lambda one: -one.at_ms)[:most])
 
 
 async def letter(store: Store, id_: str) -> Letter | None:
-    """The one of this id. Raises `Unreachable`."""
+    """The one with this entry. Raises `Unreachable`."""
     if (place := _place(store, id_)) is None:
         return None
     partition, number = place
     redis: Any = store.redis
     with reading():
         read = await redis.xrange(f"{store.layout.root(partition)}:dead", number, number)
-    return (await _with_keys(store, [_letter(partition, *read[0])]))[0] if read else None
+    wanted = {_turn_of(_in_text(entry)) for _, entry in read}
+    found = [one for one in await _all_in(store, partition) if (one.conversation, one.turn) in wanted] if read else []
+    return (await _with_keys(store, found))[0] if found else None
 
 
 async def done_away(store: Store, id_: str, act: str) -> Letter | None:
-    """The one of this id as it was, where this very act (of `Mailbox.retry` or `drop`) was done to it, within a day.
+    """The one with this entry as it was, where this very act (of `Mailbox.retry` or `drop`) was done to it, within a day.
 
     Raises `Unreachable`.
     """
@@ -72,7 +86,10 @@ async def done_away(store: Store, id_: str, act: str) -> Letter | None:
     redis: Any = store.redis
     with reading():
         kept = await redis.hgetall(f"{store.layout.root(partition)}:done:{act}")
-    return _letter(partition, number.encode(), kept) if kept.get(b"letter") == number.encode() else None
+    if kept.get(b"letter") != number.encode():
+        return None
+    entries = [(at, dict(zip(told[::2], told[1::2], strict=True))) for at, told in json.loads(kept[b"all"])]
+    return _together(partition, entries)[0]
 
 
 async def done_in(store: Store, one: Letter) -> list[Record]:
@@ -99,12 +116,36 @@ def _place(store: Store, id_: str) -> tuple[int, str] | None:
     return (int(named[1]), named[2]) if named and int(named[1]) < store.layout.partitions else None
 
 
-def _letter(partition: int, number: bytes, entry: dict[bytes, bytes]) -> Letter:
-    conversation, turn, reason = (
-        entry.get(name, b"").decode("utf-8", "replace") for name in (b"conversation", b"turn", b"reason")
-    )
-    at = number.decode()
-    return Letter(f"{partition}-{at}", conversation, turn, reason, int(at.partition("-")[0]))
+async def _all_in(store: Store, partition: int) -> list[Letter]:
+    """Of a partition, in the order of their first entries."""
+    redis: Any = store.redis
+    entries: list[tuple[str, dict[str, str]]] = []
+    after = "-"
+    with reading():
+        while read := await redis.xrange(f"{store.layout.root(partition)}:dead", after, count=PAGE):
+            entries += [(at.decode(), _in_text(entry)) for at, entry in read]
+            after = f"({entries[-1][0]}"
+    return _together(partition, entries)
+
+
+def _together(partition: int, entries: Iterable[tuple[str, Mapping[str, str]]]) -> list[Letter]:
+    """One letter a turn."""
+    found: dict[tuple[str, str], Letter] = {}
+    for number, entry in entries:
+        turn, reason, at_ms = _turn_of(entry), entry.get("reason", ""), int(number.partition("-")[0])
+        if first := found.get(turn):
+            found[turn] = replace(first, more=(*first.more, reason), at_ms=at_ms)
+        else:
+            found[turn] = Letter(f"{partition}-{number}", *turn, reason, at_ms)
+    return list(found.values())
+
+
+def _turn_of(entry: Mapping[str, str]) -> tuple[str, str]:
+    return entry.get("conversation", ""), entry.get("turn", "")
+
+
+def _in_text(entry: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode("utf-8", "replace") for name, value in entry.items()}
 
 
 async def _with_keys(store: Store, found: Sequence[Letter]) -> list[Letter]:

@@ -479,8 +479,8 @@ class Mailbox:
     async def retry(
         self, key: ConversationKey, letter: str, events: Sequence[str], *, act: str
     ) -> Literal["ok", "gone", "full", "cold"]:
-        """What the turn of a dead letter (its number) answered, as JSON, comes in once more, and the letters of that turn are
-        gone: both or none. The same `act` is done once, and was done whenever it is asked for again. Raises `Unreachable`.
+        """What the turn of a dead letter (the number of any of its entries) answered, as JSON, comes in once more, and the
+        letter is gone with all of its entries: both or none. The same `act` is done once, and was done whenever it is asked for again. Raises `Unreachable`.
         """
         partition = self.store.layout.partition(key.id)
         verdict = await self._run("retry", partition, key.id, key.channel_id, letter, act, *events)
@@ -488,7 +488,7 @@ class Mailbox:
         return became
 
     async def drop(self, conversation: str, letter: str, *, act: str) -> Literal["ok", "gone"]:
-        """A dead letter (its number) is not listed any more; else as in `retry`. Raises `Unreachable`."""
+        """A dead letter is not listed any more; else as in `retry`. Raises `Unreachable`."""
         verdict = await self._run("drop", self.store.layout.partition(conversation), letter, act)
         became: Literal["ok", "gone"] = verdict.decode().lower()
         return became

@@ -14,6 +14,7 @@ import pytest
 from config.limits import Period, Scope, Unit
 from config.profiles import QueueMode
 from gateway import commands
+from gateway.acts.letter_answers import KINDS
 from gateway.acts.outcomes import NotedAs
 from gateway.acts.skill_table import HEADINGS
 from gateway.admin.approvals import Deciding
@@ -61,6 +62,7 @@ PYTHON: Final[dict[str, Sequence[str]]] = {
     "command.busy.{}": get_args(commands.WhenBusy),
     "command.{}.summary": EVERY_COMMAND,
     "command.{}.usage": EVERY_COMMAND,
+    "dead.send.{}": KINDS,
     "admin.span.{}": ("d", "h", "min", "s"),
     "pair.{}": ("full", "often"),  # of who asks for a code; the other states have phrases with values
     "queue.mode.{}": get_args(QueueMode),

@@ -233,13 +233,35 @@ local function set_turn(c, turn)
   end
 end
 
--- What an act did away with, a dead letter as it was: kept for a day, for whoever asks for this very act again.
+-- All entries of the turn that this one is of: people know them as one letter. None: it is gone.
+local function letters_of(letter)
+  local function turn_of(entry)
+    local at = {}
+    for i = 1, #entry[2], 2 do
+      at[entry[2][i]] = entry[2][i + 1]
+    end
+    return (at.conversation or '') .. ' ' .. (at.turn or '')
+  end
+  local found = redis.call('XRANGE', P .. 'dead', letter, letter)[1]
+  local all = {}
+  for _, entry in ipairs(found and redis.call('XRANGE', P .. 'dead', '-', '+') or {}) do -- some thousands at most, and seldom
+    if turn_of(entry) == turn_of(found) then
+      all[#all + 1] = entry
+    end
+  end
+  return all
+end
+
+-- What an act did away with, a dead letter's entries as they were: kept for a day, for whoever asks for this very act again.
 local function was_done(act, letter)
   return redis.call('HGET', P .. 'done:' .. act, 'letter') == letter
 end
 
-local function done(act, letter)
-  redis.call('HSET', P .. 'done:' .. act, 'letter', letter[1], unpack(letter[2]))
+local function do_away(act, letter, all)
+  for _, entry in ipairs(all) do -- first: a full server lets it through, and with it what is kept of them
+    redis.call('XDEL', P .. 'dead', entry[1])
+  end
+  redis.call('HSET', P .. 'done:' .. act, 'letter', letter, 'all', cjson.encode(all))
   redis.call('EXPIRE', P .. 'done:' .. act, '86400')
 end
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import gateway.web
 from config.settings import Language
+from gateway.acts.letter_answers import reason_in_words
 from gateway.phrases import say
 from skills.visible import exact
 
@@ -26,7 +27,11 @@ def filled(name: str, language: Language, **values: Any) -> str:
         return say(key, language, **given)
 
     tag = "zh-Hans" if language == "zh" else "en"
-    words = {"say": spoken, "span": partial(span, language), "language_tag": tag}
+
+    def reason(text: str) -> str:
+        return reason_in_words(text, language)
+
+    words = {"say": spoken, "span": partial(span, language), "reason_in_words": reason, "language_tag": tag}
     return _templates().get_template(name).render(words, **values)
 
 

@@ -32,6 +32,7 @@ from tests.gateway.admin.world import (
     Admins,
 )
 from tests.gateway.commands.world import ANA, DEV, OPS, zipped
+from tests.gateway.conversation.given_up import went_wrong
 
 
 async def test_a_channel_says_which_profile_it_has_and_which_line_chose_it(there: Admins) -> None:
@@ -217,20 +218,29 @@ async def test_a_dead_letter_is_asked_again_once_and_by_whom_is_in_the_audit_log
     assert (await there.do("dead.list")).letters == []
 
 
-async def test_of_several_dead_letters_of_a_turn_one_asks_again_for_all(there: Admins) -> None:
-    """Two parts of its reply did not arrive, say: it is asked once, and not once for each."""
+@pytest.mark.parametrize("act", ["retry", "drop"])
+async def test_a_turn_has_one_dead_letter_and_an_act_tells_all_that_it_took_away(there: Admins, act: str) -> None:
+    """It was given up, and a part of its notice did not arrive: it is asked once, and not once for each."""
     letter, other = await there.bury(), await there.bury(DEV)
-    store = there.house.store
-    dead = f"{store.layout.root_of(letter.conversation)}:dead"
-    told = {"conversation": letter.conversation, "turn": letter.turn, "reason": "a part did not arrive"}
-    await store.redis.xadd(dead, told)  # type: ignore[arg-type]
+    entry = await went_wrong(there.house.mailbox, letter, "send rejected")
     mine = (await there.do("dead.list", ADMIN)).letters
-    assert len(mine) == 2
-    await there.do("dead.retry", ADMIN, channel=ROOM, letter=mine[0].id)
-    with pytest.raises(Refusal, match="no_letter"):
-        await there.do("dead.retry", ADMIN, channel=ROOM, letter=mine[1].id)
-    assert len((await there.house.mailbox.load(letter.conversation)).inbox) == 1
+    why = "the process that answered it ended unexpectedly (SIGKILL); "
+    why += "a part of the reply could not be sent (the platform refused it)"
+    assert [(one.id, one.reason, one.why) for one in mine] == [(letter.id, "died alone with -9", why)]
+    assert (await there.do("overview.show", ADMIN)).dead == 1
+    assert (await there.do("dead.show", ADMIN, channel=ROOM, letter=entry)).letter == mine[0]
+    operation = operations()[f"dead.{act}"]
+    given = operation.input.model_validate({"channel": ROOM, "letter": entry})
+    told = [(await operation(there.visit(ADMIN, "one key"), given)).told for _ in range(2)]
+    assert told[0] == told[1], "when its answer was lost"
+    assert f"turn {letter.turn[:8]} is off the list: {why}." in told[0].replace("Turn", "turn")
+    for id_ in (letter.id, entry):
+        with pytest.raises(Refusal, match="no_letter"):
+            await there.do(f"dead.{act}", ADMIN, channel=ROOM, letter=id_)
+    assert len((await there.house.mailbox.load(letter.conversation)).inbox) == (1 if act == "retry" else 0)
     assert [one.id for one in (await there.do("dead.list")).letters] == [other.id], "another turn's stays"
+    line = next(one for one in await there.audit() if one.what == f"dead {act}")
+    assert (line.thing.split()[0], line.before) == (letter.id, "died alone with -9; send rejected")
 
 
 async def test_a_dead_letter_is_dropped_or_told_that_nothing_is_left_of_it(there: Admins) -> None:

@@ -8,11 +8,12 @@ import pytest
 
 from config.settings import MailboxSettings
 from gateway.conversation.key import ConversationKey
+from gateway.conversation.letters import letters
 from gateway.conversation.mailbox import Mailbox
 from gateway.store import Store
 from tests.gateway.cli.test_acts import Typed, typed, world  # noqa: F401
 from tests.gateway.commands.world import World
-from tests.gateway.conversation.given_up import given_up
+from tests.gateway.conversation.given_up import given_up, went_wrong
 
 THERE = ConversationKey("slack-main", "C-OPS", "t")
 
@@ -34,7 +35,9 @@ async def test_they_are_listed_shown_and_asked_again(mailbox: Mailbox, typed: Ty
     assert (read["id"], read["conversation"], read["reason"]) == (id_, THERE.id, "test")
     lines = (await typed("dead", "show", id_)).splitlines()
     assert [line.strip() for line in lines[1:]] == ["Max: what is up?", "failed: test"]
-    assert await typed("dead", "retry", id_) == "It is asked once more.\n"
+    turn = read["turn"][:8]
+    told = f"What turn {turn} was to answer is asked once more, as a new turn, and turn {turn} is off the list: test.\n"
+    assert await typed("dead", "retry", id_) == told
     assert len((await mailbox.load(THERE.id)).inbox) == 1
     assert await typed("dead", "list") == "There are no dead letters.\n"
     assert "There is no dead letter" in await typed.fails("dead", "retry", id_)
@@ -44,6 +47,25 @@ async def test_they_are_listed_shown_and_asked_again(mailbox: Mailbox, typed: Ty
 @pytest.mark.usefixtures("mailbox")
 async def test_one_is_dropped(typed: Typed, world: World) -> None:  # noqa: F811
     id_ = (await typed("dead", "list")).split()[0]
-    assert await typed("dead", "drop", id_) == "It is off the list.\n"
+    assert (await typed("dead", "drop", id_)).endswith(
+        " is off the list: test. What was said stays in its conversation.\n"
+    )
     assert "There is no dead letter" in await typed.fails("dead", "show", id_)
     assert [line["what"] for line in await world.audit()] == ["dead drop begun", "dead drop"]
+
+
+async def test_of_a_turn_there_is_one_with_all_that_went_wrong(mailbox: Mailbox, typed: Typed) -> None:  # noqa: F811
+    """It was given up, and neither of the two parts of its notice arrived."""
+    [one] = await letters(mailbox.store, 10)
+    entries = [await went_wrong(mailbox, one, "send target_gone") for _ in range(2)]
+    gone = "a part of the reply could not be sent (the room is gone, or closed to us), 2 times"
+    [line] = (await typed("dead", "list")).splitlines()
+    assert line.split()[0] == one.id
+    assert line.endswith(f"  test; {gone}")
+    assert [line] == (await typed("dead", "show", entries[1])).splitlines()[:1], "each of its entries finds it"
+    status = await typed("status")
+    assert status.count(one.turn[:8]) == 1
+    assert gone in status
+    dropped = await typed("dead", "drop", entries[0])
+    assert dropped == f"Turn {one.turn[:8]} is off the list: test; {gone}. What was said stays in its conversation.\n"
+    assert await typed("dead", "list") == "There are no dead letters.\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.letters import Letter, letters
@@ -26,3 +27,12 @@ async def given_up(mailbox: Mailbox, key: ConversationKey, *, text: str = "hello
         await mailbox.bury(claim, f"turn-{name}", reason, records=[failed], rows=[])
         await mailbox.settle(claim, "w1", 0)
     return next(one for one in await letters(mailbox.store, 10) if one.turn == f"turn-{name}")
+
+
+async def went_wrong(mailbox: Mailbox, one: Letter, reason: str) -> str:
+    """Something else in that turn: the id of its entry."""
+    layout = mailbox.store.layout
+    redis: Any = mailbox.store.redis
+    entry = {"conversation": one.conversation, "turn": one.turn, "reason": reason}
+    number = await redis.xadd(f"{layout.root_of(one.conversation)}:dead", entry)
+    return f"{layout.partition(one.conversation)}-{number.decode()}"

@@ -72,7 +72,7 @@ async def make_busy(there: Admins) -> None:
     await _spend(there, now_ms)
     await _use(there)
     await there.bury(THREAD, reason="died alone with -9")
-    await there.bury(ConversationKey("slack-main", "C-DEV", "t"), reason="send gone")
+    await there.bury(ConversationKey("slack-main", "C-DEV", "t"), reason="send target_gone")
     for id_, name in (("4711", "Nele Brandt"), ("4712", "王芳")):
         code = await there.knock("telegram-main", id_, name)
     await there.do("people.accept", code=code)

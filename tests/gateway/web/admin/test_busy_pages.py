@@ -99,8 +99,16 @@ async def test_what_was_said_stands_as_it_was_written(busy: Served) -> None:
 
 
 async def test_dead_letters_say_in_words_what_happened(busy: Served) -> None:
+    letter = await busy.there.bury()
+    why = "the process that answered it ended unexpectedly (SIGKILL)"
     async with busy.browser(OPERATOR) as browser:
-        assert "a part of the reply could not be sent (gone)" in (await browser.get("/admin/dead")).text
+        listed = (await browser.get("/admin/dead")).text
+        assert "a part of the reply could not be sent (the room is gone, or closed to us)" in listed
+        assert why in listed
+        page = (await browser.get(f"/admin/letter?channel={ROOM}&letter={letter.id}")).text
+        assert page.count(why) == 2, "above, and in what was said and done"
+        chinese = (await browser.get("/admin/dead", **{"Accept-Language": "zh"})).text
+        assert "处理它的进程意外结束（SIGKILL）" in chinese
 
 
 @pytest.mark.browser
@@ -245,5 +253,5 @@ async def test_a_dead_letter_is_asked_again_from_its_page(busy: Served) -> None:
         answer = await browser.post("/admin/do/dead.retry", fields)
         assert (answer.status, answer.headers["Location"]) == (303, "/admin/dead")
         listed = (await browser.get("/admin/dead")).text
-    assert "It is asked once more." in listed
+    assert f"What turn {letter.turn[:8]} was to answer is asked once more" in listed
     assert letter.id not in listed
