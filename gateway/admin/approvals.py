@@ -14,7 +14,16 @@ from gateway.acts.outcomes import Refusal
 from gateway.acts.skill_acts import ALWAYS_MAX, not_for, rule_in
 from gateway.admin.operations import SOMEWHERE, WORD, Code, InChannel, Nothing, Result, Told, operation
 from gateway.admin.visits import Visit
-from gateway.approvals.asked import TEXT_MAX, Asked, announced, asked_in, conversation_of, is_always, unclear_of
+from gateway.approvals.asked import (
+    COMMANDS,
+    TEXT_MAX,
+    Asked,
+    announced,
+    asked_in,
+    conversation_of,
+    is_always,
+    unclear_of,
+)
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.records import Record
 from gateway.events import Actor, Event
@@ -31,7 +40,6 @@ RECORDS_MAX: Final = 600
 ANSWER_S: Final = 3.0
 """How long is waited for the word to arrive."""
 LOOK_S: Final = 0.1
-COMMANDS: Final = {"yes": "approve", "no": "deny", "answer": "answer"}
 
 
 class Waiting(Result):

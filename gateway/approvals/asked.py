@@ -20,6 +20,8 @@ from gateway.store import GO_ON_WHEN_FULL, Script, Store, reading
 
 Kind = Literal["approval", "question", "plan"]
 Word = Literal["yes", "no", "answer", "expired"]
+COMMANDS: Final[Mapping[Word, str]] = {"yes": "approve", "no": "deny", "answer": "answer"}
+"""Which command says a word."""
 
 TEXT_MAX: Final = 4_000
 """Characters of what is said along with a word."""

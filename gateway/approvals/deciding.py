@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.acting import acts_of, refused
+from gateway.acts import answers
 from gateway.acts.outcomes import Refusal
+from gateway.acts.skill_acts import not_for
 from gateway.approvals.asked import (
+    COMMANDS,
     TEXT_MAX,
     Asked,
     Word,
@@ -22,10 +25,11 @@ from gateway.approvals.asked import (
 from gateway.audit.log import Change
 from gateway.commands import Done, Said
 from gateway.conversation.records import Record
+from gateway.events import Actor
 from gateway.phrases import LANGUAGES, say
 from gateway.rights.access import Approval, Here, Reply, Verdict, may
-from gateway.rights.roles import person_of
-from gateway.text.quoting import quoted
+from gateway.rights.roles import named, person_of
+from gateway.text.quoting import few, quoted
 
 
 async def decide(said: Said, word: Word) -> Done:
@@ -64,9 +68,9 @@ async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
             return Done(say("asked.is_question", language, code=asked.code), is_settled=False)
         verdict = may(actor, place, Reply(asked.requester))
         if not verdict.allowed:
-            key = "asked.no_bot" if verdict.reason == "nobody" else "asked.no_right"
-            refused = say(key, language, code=asked.code, rule=quoted(verdict.rule))
-            return Done(refused, is_private=True, is_settled=False)
+            is_bot = verdict.reason == "nobody"
+            told = say("asked.no_bot", language) if is_bot else _may_not(said, asked, place, word, verdict)
+            return Done(told, is_private=True, is_settled=False)
         done = _answer(said, asked, rest)
         if done.records:
             await _note(said, place, asked, verdict, answer_line(asked))
@@ -75,12 +79,26 @@ async def _word(said: Said, asked: Asked, word: Word, rest: str) -> Done:
         return Done(say("asked.is_approval", language, code=asked.code), is_settled=False)
     verdict = may(actor, place, Approval(asked.requester))
     if not verdict.allowed:
-        refused = say("asked.no_right", language, code=asked.code, rule=quoted(verdict.rule))
-        return Done(refused, is_private=True, is_settled=False)
+        return Done(_may_not(said, asked, place, word, verdict), is_private=True, is_settled=False)
     if word == "yes" and is_always(rest, language):
         return await _always(said, asked, place, verdict)
     await _note(said, place, asked, verdict, _line(asked, word))
     return _decided(said, asked, word, rest)
+
+
+def _may_not(said: Said, asked: Asked, place: Here, word: Word, verdict: Verdict) -> str:
+    """What this person would have to be, and, of a call or a plan, who may say the word."""
+    language = said.language
+    why = answers.refused(not_for(place, said.event.actor, COMMANDS[word], verdict, "approver"), language)
+    lines = [say("asked.no_right", language, code=asked.code, why=why)]
+    if word != "answer":
+        given = named(place)
+        people = [*given["approver"], *given["owner"]]
+        if asked.requester and place.profile.approvals.own:
+            people.append(person_of(place.room, Actor.by_id(asked.requester)))
+        who = few([quoted(one) for one in dict.fromkeys(people)], answers.LINES_MAX, language)
+        lines.append(say("asked.who_may", language, who=", ".join(who) or say("skill.added.nobody", language)))
+    return "\n".join(lines)
 
 
 def _line(asked: Asked, word: Word) -> tuple[str, str]:
@@ -159,7 +177,7 @@ async def told_how(said: Said) -> Done:
     for one in waiting:
         verdict = may(said.event.actor, place, Approval(one.requester))
         if not verdict.allowed:
-            return Done(say("asked.no_right", language, code=one.code, rule=quoted(verdict.rule)), is_private=True)
+            return Done(_may_not(said, one, place, "yes", verdict), is_private=True)
     ways = "\n".join("- " + say("asked.approval.how", language, code=one.code) for one in waiting)
     return Done(say("asked.plain_word", language, ways=ways))
 

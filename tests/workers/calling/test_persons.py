@@ -92,7 +92,7 @@ async def test_a_plain_word_decides_on_no_call_and_is_told_what_does(opened: Ope
         assert f"`/approve {code}` allows it once, `/deny {code} [why]` refuses it." in told
         assert len(world.model.asked) == 1
         [refused] = await world.ask(word, actor=ANA)
-        assert re.search(rf"You can't decide on {code} here \(.*roles\.approver", refused)
+        assert re.search(rf"You can't decide on {code} here: `/approve` needs .*roles\.approver", refused)
         assert (await world.ask(f"/approve {code}", actor=LI))[1:] == ["a.txt", "Sent."]
         assert word not in str(world.model.asked[-1].request["messages"]), "it was answered"
         world.model.answer_with(says("Well."))
@@ -120,6 +120,15 @@ async def test_a_no_reaches_the_model_with_its_reason(opened: Opened) -> None:
         assert card.data["buttons"][0] == ["Allow", f"approve {code}", "primary"]
 
 
+async def test_a_refused_no_names_who_may_and_in_chinese_too(opened: Opened) -> None:
+    async with opened() as world:
+        world.model.answer_with(sends())
+        code = code_in(await world.ask("send it", actor=MAX))
+        [refused] = await world.ask(f"/deny {code}", actor=Actor("U-ANA", "Ana", language="zh-CN"))
+        assert f"你在这里不能决定 {code}：在这里使用 `/deny` 需要 `approver` 角色" in refused
+        assert refused.endswith("\n有权限的人：`chat/U-LI`, `chat/U-MAX`。")
+
+
 @pytest.mark.parametrize("own", [True, False])
 async def test_whose_word_counts(opened: Opened, own: bool) -> None:
     """S-A1: the request stays open for whoever may."""
@@ -128,8 +137,9 @@ async def test_whose_word_counts(opened: Opened, own: bool) -> None:
         code = code_in(await world.ask("send it", actor=MAX))
         for who in (ANA, Actor("u-li", "Li"), Actor("U-L", "U-LI")):
             [refused] = await world.ask(f"/approve {code}", actor=who)
-            assert "You can't decide" in refused
+            assert f"You can't decide on {code} here: `/approve` needs the role `approver` here" in refused
             assert "roles.approver" in refused
+            assert refused.endswith("\nWho may: `chat/U-LI`" + (", `chat/U-MAX`." if own else "."))
             assert world.room.parts[-1][1].only_for == who.id
         told = await world.ask(f"/approve {code}", actor=MAX)
         assert ("a.txt" in told) is own
