@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from config.loading import Loaded
@@ -18,6 +19,8 @@ from gateway.stored import mapping
 logger = logging.getLogger(__name__)
 
 FILES: Final = "operator"
+PROFILE: Final = "profile"
+"""Begins what is told of one."""
 EVERY_S: Final = 1.0
 
 
@@ -46,17 +49,27 @@ async def tell(loaded: Loaded, store: Store) -> None:
     changed = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
     if not changed:
         return
-    said = line_of(FILES, "settings", ", ".join(changed)[:1_000], rule=str(loaded.path))
+    said = line_of(FILES, "settings", ", ".join(changed)[:1_000], rule=files(loaded, changed))
     dumped = json.dumps(now, sort_keys=True)
     known = raw.decode() if isinstance(raw, bytes) else ""
     await store.run(script_of("gateway.shelf", "settings"), root, known, dumped, said, _one(before), _one(now))
+
+
+def files(loaded: Loaded, changed: Iterable[str]) -> str:
+    """Where that stands, or stood: the settings file, the profiles' own."""
+    found = []
+    for name in changed:
+        part, _, one = name.partition(" ")
+        source = loaded.profile_sources.get(one) if part == PROFILE else loaded.source
+        found.append(str(source.file if source else loaded.folders[0] / f"{one}.yaml"))
+    return ", ".join(dict.fromkeys(found))[:1_000]
 
 
 def digests(loaded: Loaded) -> dict[str, str]:
     """By name, of each section and each profile. What is secret is left out: of it nothing is told, not even that it changed."""
     settings = loaded.settings.model_dump(mode="json", exclude={"profiles"})
     parts = {f"settings {name}": one for name, one in settings.items()}
-    parts |= {f"profile {name}": one.model_dump(mode="json") for name, one in loaded.profiles.items()}
+    parts |= {f"{PROFILE} {name}": one.model_dump(mode="json") for name, one in loaded.profiles.items()}
     return {name: _digest(json.dumps(one, sort_keys=True)) for name, one in parts.items()}
 
 
