@@ -23,6 +23,7 @@ from gateway.rights import access
 from gateway.rights.access import Approval, CommandUse, Here, Operator, Who, named_as
 from gateway.rights.guests import is_guest_by_id
 from gateway.rights.places import organisation, place
+from gateway.rights.roles import SIGNED_IN
 from gateway.shelf.notes import Notes
 from gateway.shelf.shelf import Shelf
 from gateway.store import Refused, Store
@@ -70,7 +71,7 @@ class Caller:
 
     @property
     def who(self) -> Who:
-        return self.actor or (Operator(self.operator) if self.operator else None)
+        return self.actor or (Operator(self.operator, SIGNED_IN) if self.operator else None)
 
     @property
     def name(self) -> str:

@@ -159,10 +159,12 @@ OPERATOR: Final = "operator"
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Whoever has an account on the machine: the command line."""
+    """Whoever has an account on the machine: on the command line, or signed in from there."""
 
     name: str
     """Of that account."""
+    rule: str = field(default=COMMAND_LINE, compare=False)
+    """By which they may do everything: it says where they do it."""
 
 
 Who = Actor | Operator | None
@@ -389,7 +391,7 @@ def who_said(by: str) -> Who:
 def may(who: Who, here: Here, thing: Thing) -> Verdict:
     """May this person do this here? Nobody: the model, on behalf of whoever wrote."""
     if isinstance(who, Operator):
-        return Verdict(True, "allowed", COMMAND_LINE)
+        return Verdict(True, "allowed", who.rule)
     match thing:
         case SkillUse():
             changes = thing.act == "note" or (thing.act == "run" and not _only_reads(thing.skill))

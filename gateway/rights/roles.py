@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from gateway.rights.access import Here
 
 COMMAND_LINE: Final = "the command line"
-"""The rule by which an operator may do everything."""
+"""The rule by which an operator may do everything there."""
+SIGNED_IN: Final = "the operator, signed in"
+"""The same on the admin pages and in their API."""
 
 Role = Literal["owner", "admin", "channel_admin", "approver", "member", "guest"]
 

@@ -467,6 +467,12 @@ async def test_whom_somebody_else_let_in_is_not_said_to_be_unknown(there: Admins
     assert "is not let in any more" in (await there.do("people.end", channel=ROOM, person="slack-main/U-NEW")).told
 
 
+async def test_what_the_operator_does_signed_in_was_not_done_on_the_command_line(there: Admins) -> None:
+    await there.do("skills.switch", OPERATOR, channel=ROOM, id="triage", to="off")
+    line = (await there.audit())[-1]
+    assert (line.who, line.rule) == (OPERATOR.name, "the operator, signed in")
+
+
 async def test_who_it_is_asked_for_may_say_yes_where_the_profile_lets_them(there: Admins) -> None:
     await there.ask("KQZX", requester="U-MAX")
     await there.do("approvals.decide", MEMBER, channel=ROOM, code="KQZX", word="yes")

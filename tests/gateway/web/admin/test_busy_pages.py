@@ -98,6 +98,15 @@ async def test_what_was_said_stands_as_it_was_written(busy: Served) -> None:
     assert '<pre tabindex="0">**Urgent.** E-31' in text
 
 
+async def test_the_operator_is_told_who_answers_and_who_says_yes(busy: Served) -> None:
+    await busy.there.ask("QQQQ", kind="question", tool="")
+    async with busy.browser(OPERATOR) as browser:
+        page = (await browser.get("/admin/approvals")).text
+    told = {one.partition('"')[0]: one for one in page.split('id="code-')[1:]}
+    assert "A question is answered by a person: whoever is signed in as somebody of slack-main." in told["QQQQ"]
+    assert "an approver who is signed in as somebody of slack-main." in told[CODE]
+
+
 async def test_dead_letters_say_in_words_what_happened(busy: Served) -> None:
     letter = await busy.there.bury()
     why = "the process that answered it ended unexpectedly (SIGKILL)"
