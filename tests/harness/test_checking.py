@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.harness import checking
-from tests.harness.checking import INVARIANTS, Rules, check
+from tests.harness.checking import INVARIANTS, check
 from tests.harness.history import (
     Accepted,
     Asked,
@@ -28,6 +28,7 @@ from tests.harness.history import (
     Wrote,
     read,
 )
+from tests.harness.judging.run import Rules
 
 END_S = 500.0
 Events = list[Event]

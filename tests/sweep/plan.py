@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tests.harness.checking import Violation
+from tests.harness.judging.run import Violation
 from tests.sweep.kinds import Kind
 from tests.sweep.trap import Point
 

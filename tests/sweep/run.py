@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from tests.harness.checking import Violation
+from tests.harness.judging.run import Violation
 from tests.sweep.choosing import Order, Turn, plans
 from tests.sweep.kinds import CANARY, KEYED, KEYLESS, KINDS, SEARCHED, SKIPPING
 from tests.sweep.lane import SHIPPED, SHORT, Lane

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal
 
-from tests.harness.checking import Rules, Violation, check
+from tests.harness.checking import check
 from tests.harness.history import Accepted, Asked, Effect, now_s
+from tests.harness.judging.run import Rules, Violation
 from tests.harness.processes import is_alive
 from tests.harness.tap import Message
 from tests.sweep.kinds import KINDS, SUMMARY

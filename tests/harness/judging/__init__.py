@@ -1,0 +1,1 @@
+"""What the checker looks for, by invariants. Each look takes a run and yields what is broken in it."""
