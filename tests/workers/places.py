@@ -57,6 +57,7 @@ def call(here: Here, history: Sequence[Record] = (), **more: Any) -> Call:
         "at_hand": at_hand,
         "notes": NoNotes(),
         "workspace": None,
+        "still_ours": lambda: None,
         **more,
     }
     return Call(**fields)

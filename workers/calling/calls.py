@@ -231,9 +231,11 @@ class Calls:
             at_hand=self.rights.at_hand,
             notes=self.rights.notes,
             workspace=judged.workspace or self._workspace(here),
+            still_ours=self.turn.claim.check,
             word=self._persons.said(call.id),
             file_max_bytes=self.cards.adapter.capabilities.file_max_bytes,
         )
+        context.still_ours()
         try:
             async with asyncio.timeout(self.settings.timeout_s):
                 result = await self.run_tool(tool, judged.arguments, context)

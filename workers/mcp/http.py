@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Final
 
@@ -14,6 +15,10 @@ from mcp.client.streamable_http import streamable_http_client
 from config.settings import McpServerSettings
 from workers.mcp.bounds import Commas, Gate, TooMany
 
+BEFORE_SENDING: ContextVar[Callable[[], None] | None] = ContextVar("before_sending", default=None)
+"""Asked when a connection is there, right before a request is written to it: what raises then is not sent. Connecting takes
+time, in which a conversation may become somebody else's. The SDK sends in the context of whoever asked.
+"""
 CONNECT_S: Final = 5.0
 MORE_S: Final = 5.0
 
@@ -44,13 +49,38 @@ class _Bounded(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "GET":  # the stream of what is not about a request: we take none of it
             return httpx2.Response(HTTPStatus.METHOD_NOT_ALLOWED, request=request)
-        answer = await self._inner.handle_async_request(request)
+        late = _Late(BEFORE_SENDING.get())
+        request.extensions = {**request.extensions, "trace": late.look}
+        try:
+            answer = await self._inner.handle_async_request(request)
+        except Exception:
+            if late.why is None:
+                raise
+            # a status, and not what was raised: that would end the session for everybody who uses it
+            return httpx2.Response(HTTPStatus.GONE, request=request)
         if isinstance(answer.stream, httpx2.AsyncByteStream):
             answer.stream = _Cut(answer.stream, self._max_bytes)
         return answer
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+class _Late:
+    """Looks once more whether a request may be sent, when nothing but the sending is left to do."""
+
+    def __init__(self, may: Callable[[], None] | None) -> None:
+        self._may = may
+        self.why: Exception | None = None
+
+    async def look(self, event: str, _: Mapping[str, object]) -> None:
+        """Called at each step of a request (httpcore's `trace`)."""
+        if self._may and event.endswith("send_request_headers.started"):
+            try:
+                self._may()
+            except Exception as why:
+                self.why = why
+                raise
 
 
 class _Cut(httpx2.AsyncByteStream):

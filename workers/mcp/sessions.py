@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mcp import Client, Implementation
@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from config.settings import McpServerSettings
 from gateway.logs import log
-from workers.mcp.http import http
+from workers.mcp.http import BEFORE_SENDING, http
 from workers.mcp.listed import Listed, listed
 from workers.mcp.stdio import Life, stdio
 
@@ -94,10 +94,17 @@ class Session:
         """Wait until it is open. Raises `NotOpened`. Who is cancelled here leaves it to open."""
         await asyncio.shield(self._opened)
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        """Raises `Interrupted`, `NotRun`, `TooSlow`, `ServerError`. Cancelled, it tells the server."""
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], still_ours: Callable[[], None] | None = None
+    ) -> CallToolResult:
+        """Raises `Interrupted`, `NotRun`, `TooSlow`, `ServerError`, and what `still_ours` does: it is asked right before the
+        server hears of the call. Cancelled, it tells the server.
+        """
         if self._client is None or self.is_over:
             raise NotRun
+        if still_ours:
+            still_ours()
+        asked = BEFORE_SENDING.set(still_ours)
         self.busy += 1
         self._called = True
         try:
@@ -111,6 +118,7 @@ class Session:
         except ValidationError:
             raise ServerError("its answer is not what the protocol wants") from None
         finally:
+            BEFORE_SENDING.reset(asked)
             self.busy -= 1
             self.used_s = asyncio.get_running_loop().time()
         self.answered = True

@@ -63,7 +63,7 @@ class McpTool:
                 "" if session.answered or not self._was_used(call.history) else AFRESH.format(server=self._server.name)
             )
             try:
-                return await session.call(self._own_name, arguments), note
+                return await session.call(self._own_name, arguments, call.still_ours), note
             except NotRun:
                 if is_last:
                     raise ToolError(f"The server {self._server.name} could not be asked. Go on without it.") from None

@@ -105,6 +105,10 @@ class Call:
     """What was written back to skills."""
     workspace: Workspace
     """The channel's own files."""
+    still_ours: Callable[[], None]
+    """Raises `Lost` where the conversation is not ours any more. A tool that waits for something first asks right before what
+    it can't take back.
+    """
     word: Asked | None = None
     """What a person said to what this call asked (`NeedsPerson`)."""
     file_max_bytes: int = 0

@@ -75,6 +75,7 @@ class Tool:
             self._rules.files_max,
             self._rules.total_max_bytes,
         )
+        call.still_ours()
         try:
             ended = await commands.run(self._programs, command)
         except CommandFailed as error:

@@ -320,6 +320,20 @@ async def test_past_the_lease_no_tool_is_started(turn: Turn) -> None:
     assert not other.ran
 
 
+async def test_what_is_somebody_elses_by_the_time_its_line_is_in_the_log_is_not_started(
+    turn: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def takes_longer_than_the_lease(*_: Any) -> None:
+        turn.claim.deadline_s = 0.0
+
+    monkeypatch.setattr(Calls, "_note_run", takes_longer_than_the_lease)
+    tool = Hammer(effect="once")
+    await turn.write(answer(1, use("t", tool.name, times=1), stop_reason="tool_use"))
+    with pytest.raises(Lost):
+        await play(turn, [tool])
+    assert not tool.ran
+
+
 def narrowed(name: str, *tools: str, **more: Any) -> Record:
     """A skill's text in context that names tools."""
     return skill("Do it so.", name, tools=list(tools), **more)

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import CallToolResult
 
 from config.settings import McpServerSettings
+from gateway.conversation.claim import Fenced
 from tests.harness.mcp_server import McpTwin
 from tests.harness.processes import is_alive, until
 from tests.workers.mcp.twins import ledger, like, program
@@ -52,6 +54,32 @@ async def test_tools_are_listed_and_called(server: McpServerSettings, tmp_path: 
     assert not ledger(tmp_path, "malformed")
     assert not ledger(tmp_path, "listens"), "what it says unasked is not for us"
     await until(lambda: bool(ledger(tmp_path, "end")), 10)
+
+
+@pytest.mark.parametrize("server", ["json", "sse"], indirect=True)
+async def test_what_is_somebody_elses_by_the_time_a_connection_is_there_is_not_sent(
+    server: McpServerSettings, tmp_path: Path
+) -> None:
+    """A process that is stopped while it connects goes on with it when it wakes, past its lease."""
+    answers = iter([True])
+
+    def still_ours() -> None:
+        if not next(answers, False):
+            raise Fenced("c")
+
+    async with opened(server) as session:
+        late, beside = (
+            asyncio.create_task(session.call("echo", {"text": text}, asked))
+            for text, asked in (("late", still_ours), ("beside", lambda: None))
+        )
+        told = await asyncio.gather(late, beside, return_exceptions=True)
+        after = await session.call("echo", {"text": "after"})
+        with pytest.raises(Fenced):
+            await session.call("echo", {"text": "later still"}, still_ours)
+    assert [type(one) for one in (*told, after)] == [ServerError, CallToolResult, CallToolResult], (
+        "it goes on for everybody else"
+    )
+    assert sorted(one["arguments"]["text"] for one in ledger(tmp_path, "call")) == ["after", "beside"]
 
 
 async def test_an_error_of_the_protocol_is_the_servers_word(server: McpServerSettings) -> None:

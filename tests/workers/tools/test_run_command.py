@@ -7,6 +7,7 @@ import base64
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ import pytest
 from config.loading import SHIPPED
 from config.profiles import read_profiles
 from config.settings import Settings, WorkspaceSettings
+from gateway.conversation.claim import Fenced
 from gateway.store import Store, open_store
 from gateway.workspace import Change, Workspace
 from skills import commands
@@ -71,6 +73,14 @@ async def test_what_it_prints_and_how_it_ended_come_back(shell: Shell) -> None:
     assert await shell("kill -9 $$") == "The command was ended by signal 9."
     assert "not found" in await shell("no-such-program")
     assert await shell("echo 'print(6 * 7)' | python3 -") == "Exit code 0.\n--- stdout\n42"
+
+
+async def test_what_is_somebody_elses_by_the_time_the_files_are_read_does_not_run(shell: Shell) -> None:
+    def still_ours() -> None:
+        raise Fenced("c")
+
+    with pytest.raises(Fenced):
+        await shell.tool.run({"command": "true"}, replace(shell.call(), still_ours=still_ours))
 
 
 @pytest.mark.sandbox
