@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 import gateway.admin
 from gateway.acts.outcomes import Refusal
 from gateway.admin.visits import Visit
+from gateway.conversation.rooms import was_written_in
+from gateway.phrases import say
 from gateway.rights.access import OF_PAGES, as_given
 
 
@@ -62,6 +64,8 @@ class Told(Result):
 
     told: str
     """What came of it, for people."""
+    warnings: list[str] = []
+    """What may not be as you mean it, in words: such as that nobody has written in the channel yet."""
 
 
 I = TypeVar("I", bound=Input)  # noqa: E741  # in, and
@@ -161,7 +165,9 @@ class Operation(Generic[I, R]):
         """Do it, if this person may. Raises `Refusal`, which names the rule, and `Unreachable`."""
         try:
             await self.who.check(visit, given)
-            return await self.run(visit, given)
+            warnings = await _warnings(visit, _channel(given)) if isinstance(self.who, Act) and not self.is_safe else []
+            done = await self.run(visit, given)
+            return done.model_copy(update={"warnings": warnings}) if warnings else done
         except Refusal as refusal:
             if isinstance(self.who, Act):
                 await visit.acts(_channel(given)).refused(*self.who.of(given), refusal)
@@ -195,6 +201,13 @@ def operations() -> Mapping[str, Operation[Any, Any]]:
 
 def _channel(given: Input) -> str:
     return str(getattr(given, "channel", ""))
+
+
+async def _warnings(visit: Visit, channel: str) -> list[str]:
+    """Where it may hold for a channel that there is not, as the command line warns. Raises `Refusal`, `Unreachable`."""
+    if not channel or await was_written_in(visit.house.store, visit.key(channel).channel_id) is not False:
+        return []
+    return [say("admin.unwritten", visit.language, channel=channel)]
 
 
 _MISSING: Final = re.compile(r"^(no_|unknown|gone$)")

@@ -16,7 +16,7 @@ from aiohttp import web
 from config.settings import Settings
 from gateway.acts.outcomes import Refusal
 from gateway.admin.keys import SECRET, Full, Session
-from gateway.admin.operations import operations, status_of
+from gateway.admin.operations import Told, operations, status_of
 from gateway.admin.visits import Caller, House
 from gateway.audit.log import Change
 from gateway.logs import log
@@ -173,7 +173,8 @@ class Pages:
         except NotUnderstood as why:
             await self._door.keys.say(session, str(why), is_refused=True)
         else:
-            await self._door.keys.say(session, getattr(done, "told", say("admin.done", language)), is_refused=False)
+            told = [done.told, *done.warnings] if isinstance(done, Told) else [say("admin.done", language)]
+            await self._door.keys.say(session, "\n".join(told), is_refused=False)
         return _see_other(back if _BACK.fullmatch(back) else START)
 
     # ---- sign-in ----

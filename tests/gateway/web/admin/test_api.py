@@ -18,7 +18,7 @@ from gateway.admin.operations import operations
 from gateway.admin.visits import Caller
 from gateway.events import Event
 from gateway.web.admin.openapi import document
-from tests.gateway.admin.world import ADMIN, APPROVER, MEMBER, ROOM
+from tests.gateway.admin.world import ADMIN, APPROVER, MEMBER, OPERATOR, OTHER_ROOM, ROOM
 from tests.gateway.commands.world import ANA
 from tests.gateway.web.admin.world import Served
 
@@ -72,6 +72,19 @@ async def test_a_program_does_what_its_person_may(site: Served, http: aiohttp.Cl
     status, told = await ask(site, http, "POST", "skills/switch", token, json={**off, "channel": ""})
     assert (status, told["kind"]) == (403, "role")
     assert "people.owners" in told["rule"]
+
+
+async def test_an_act_in_a_room_that_nobody_has_written_in_warns_of_it(
+    site: Served, http: aiohttp.ClientSession
+) -> None:
+    token, off = await site.token(OPERATOR), {"id": "triage", "to": "off"}
+    for room, warnings in (
+        (ROOM, []),
+        (OTHER_ROOM, [f"Nobody has written in {OTHER_ROOM} yet, as far as Redis knows."]),
+        ("", []),
+    ):
+        status, told = await ask(site, http, "POST", "skills/switch", token, json={**off, "channel": room})
+        assert (status, told["warnings"]) == (200, warnings)
 
 
 async def test_a_members_token_is_refused_at_everything_that_changes_something(

@@ -107,6 +107,20 @@ async def test_the_operator_is_told_who_answers_and_who_says_yes(busy: Served) -
     assert "an approver who is signed in as somebody of slack-main." in told[CODE]
 
 
+async def test_an_act_where_nobody_has_written_yet_warns_on_the_page(busy: Served) -> None:
+    async with busy.browser(OPERATOR) as browser:
+        await browser.get("/admin")
+        fields = {
+            "channel": "slack-main/C-NEW",
+            "id": "triage",
+            "to": "off",
+            "csrf": await browser.csrf(),
+            "back": "/admin",
+        }
+        await browser.post("/admin/do/skills.switch", fields)
+        assert "Nobody has written in slack-main/C-NEW yet" in (await browser.get("/admin")).text
+
+
 async def test_dead_letters_say_in_words_what_happened(busy: Served) -> None:
     letter = await busy.there.bury()
     why = "the process that answered it ended unexpectedly (SIGKILL)"
