@@ -35,6 +35,11 @@ class Opened:
     settings: Connection
 
 
+def connection_names(settings: Settings) -> list[str]:
+    """Those that there are, the built-in page's among them."""
+    return sorted({PAGE[0], *settings.connections})
+
+
 def platform_names() -> list[str]:
     """The platforms that a connection may name: one for each module, found without importing any."""
     names = (module.name for module in pkgutil.iter_modules(gateway.platforms.__path__))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from config.checks import nearest
 from config.loading import Loaded
-from gateway.connections import PAGE
+from gateway.connections import PAGE, connection_names
 from gateway.conversation.key import ConversationKey, named
 from gateway.platforms import webchat
 
@@ -27,7 +27,7 @@ class NoRoom(Exception):
 def room_named(loaded: Loaded, text: str) -> ConversationKey:
     """The room that somebody means who types `connection/channel`. Raises `NoConnection`, `NoRoom`."""
     connection, _, name = text.partition("/")
-    there = sorted({PAGE[0], *loaded.settings.connections})
+    there = connection_names(loaded.settings)
     if connection not in there:
         raise NoConnection(connection, there)
     if connection == PAGE[0] and name != webchat.CHANNEL:

@@ -8,12 +8,13 @@ by whoever answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from config.checks import nearest
 from config.settings import SkillsSettings
 from gateway.acts import naming
 from gateway.acts.naming import Meant, Several, Unknown
@@ -156,11 +157,15 @@ class Acts:
             raise overtaken(made.what, made.id)
         return here, Always.read(made.before)
 
-    async def name_admin(self, person: str, *, is_one: bool) -> tuple[Here, bool]:
-        """Make somebody (`connection/id`) an admin of the channel alone, or no longer one; how it stands, and whether it
-        was otherwise before.
+    async def name_admin(self, person: str, connections: Sequence[str], *, is_one: bool) -> tuple[Here, bool]:
+        """Make somebody (`connection/id`, of one of the `connections` that there are) an admin of the channel alone, or no
+        longer one, wherever they are from; how it stands, and whether it was otherwise before.
         """
         here, rule = await self.may("role grant" if is_one else "role revoke")
+        connection = person.partition("/")[0]
+        if is_one and connection not in connections:
+            closest = nearest(connection, connections) or ", ".join(connections)
+            raise Refusal("no_connection", name=connection, closest=closest)
         change = self.change(here, rule)
         made = await self.shelf.name_admin(here.channel_id, person, change, is_one=is_one)
         here = await self.afterwards()

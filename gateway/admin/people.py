@@ -9,13 +9,11 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from config.addresses import person
-from config.checks import nearest
 from gateway.acts import answers
-from gateway.acts.outcomes import Refusal
 from gateway.acts.pair_acts import PairActs
 from gateway.admin.operations import LOOK, SOMEWHERE, Act, Anywhere, InChannel, Nothing, Result, Told, operation
 from gateway.admin.visits import Visit
-from gateway.connections import PAGE
+from gateway.connections import connection_names
 from gateway.phrases import say
 from gateway.rights.pairing import Waits
 from gateway.rights.roles import Role, named
@@ -114,10 +112,8 @@ async def revoke(visit: Visit, given: TakingBack) -> Told:
 
 
 async def _name_admin(visit: Visit, given: Naming | TakingBack, *, is_one: bool) -> Told:
-    connection, there = given.person.partition("/")[0], sorted({PAGE[0], *visit.loaded.settings.connections})
-    if is_one and connection not in there:
-        raise Refusal("no_connection", name=connection, closest=nearest(connection, there) or ", ".join(there))
-    _, was_news = await visit.acts(given.channel).name_admin(given.person, is_one=is_one)
+    there = connection_names(visit.loaded.settings)
+    _, was_news = await visit.acts(given.channel).name_admin(given.person, there, is_one=is_one)
     names = given.person, given.channel
     return Told(told=answers.named_admin(*names, visit.language, is_one=is_one, was_news=was_news))
 

@@ -15,7 +15,7 @@ from gateway.admin.visits import Caller
 from gateway.audit.log import Change
 from gateway.cli import Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, user
-from gateway.connections import PAGE
+from gateway.connections import connection_names
 from gateway.rights.access import Operator, named_as
 from gateway.rights.roles import COMMAND_LINE, typed_person
 from gateway.running.address import own_address
@@ -128,7 +128,7 @@ def logout(loaded: Loaded, person: str | None) -> None:
 def _caller(loaded: Loaded, person: str | None) -> Caller:
     if person is None:
         return Caller(operator=user())
-    meant, there = typed_person(person), sorted({PAGE[0], *loaded.settings.connections})
+    meant, there = typed_person(person), connection_names(loaded.settings)
     if meant is None or meant.partition("/")[0] not in there:
         raise Stop(f"--as: wanted is CONNECTION/ID, such as {there[0]}/U024BE7LH; there are: {', '.join(there)}.")
     return Caller(meant)

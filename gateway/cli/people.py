@@ -12,6 +12,7 @@ from gateway.acts import answers
 from gateway.acts.pair_acts import PairActs
 from gateway.cli import ENGLISH, Stop, for_example, needed_channel_option, pass_readable
 from gateway.cli.acts import Open, do
+from gateway.connections import connection_names
 from gateway.phrases import say
 from gateway.rights.access import Here
 from gateway.rights.pairing import LetIn, Waits
@@ -77,7 +78,8 @@ def revoke(loaded: Loaded, who: str, channel: str) -> None:
 
 def _name_admin(loaded: Loaded, who: str, channel: str, *, is_one: bool) -> None:
     meant = _person(who)
-    _, was_news = do(loaded, channel, lambda there: there.acts.name_admin(meant, is_one=is_one))
+    connections = connection_names(loaded.settings)
+    _, was_news = do(loaded, channel, lambda there: there.acts.name_admin(meant, connections, is_one=is_one))
     click.echo(plain(answers.named_admin(one_line(meant), channel, ENGLISH, is_one=is_one, was_news=was_news)))
 
 

@@ -8,6 +8,7 @@ from gateway.acting import acts_of, refused
 from gateway.acts import answers
 from gateway.acts.outcomes import Refusal
 from gateway.commands import Done, Said, WhenBusy, misused
+from gateway.connections import connection_names
 from gateway.events import Actor
 from gateway.phrases import say
 from gateway.rights.access import Here
@@ -34,7 +35,8 @@ async def _name(said: Said, who: str, *, is_one: bool) -> Done:
     if meant is None:
         return Done(say("role.no_person", language, who=quoted(who)), is_private=True)
     try:
-        here, was_news = await acts.name_admin(meant, is_one=is_one)
+        connections = sorted({*connection_names(said.outside.loaded.settings), said.event.conversation.connection})
+        here, was_news = await acts.name_admin(meant, connections, is_one=is_one)
     except Refusal as refusal:
         await acts.refused("role grant" if is_one else "role revoke", meant, refusal)
         return refused(refusal, language)

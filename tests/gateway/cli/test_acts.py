@@ -343,6 +343,9 @@ async def test_an_admin_of_a_channel_is_named_and_that_is_taken_back(world: Worl
     assert "is no longer named" in await typed("roles", "revoke", "slack-main/U-MAX", *HERE)
     assert "needs the role" in (await world.told("/skill on web-access", MAX, DEV))
     assert "nobody's id" in await typed.fails("roles", "grant", "Max", *HERE)
+    assert "no connection slack-mian. Perhaps slack-main?" in await typed.fails(
+        "roles", "grant", "slack-mian/U-MAX", *HERE
+    )
 
 
 async def test_somebody_is_let_in_with_their_code_and_put_out_again(world: World, typed: Typed) -> None:

@@ -30,6 +30,14 @@ async def test_an_admin_names_admins_of_one_channel_and_takes_it_back(world: Wor
     assert said[-1] == ("slack-main/U-ANA", "role revoke", "channel_admin slack-main/U-MAX")
 
 
+async def test_nobody_of_a_connection_that_there_is_not_is_named(world: World) -> None:
+    assert "needs the role `admin`" in await world.told("/role grant nowhere/U-MAX", MAX)
+    assert "no connection `nowhere`. Perhaps `slack-main, web`?" in await world.told("/role grant nowhere/U-MAX", ANA)
+    lines = [(one["who"], one["what"], one["thing"]) for one in await world.audit()]
+    assert lines[-1] == ("slack-main/U-ANA", "role grant refused", "nowhere/U-MAX")
+    assert "was not named" in await world.told("/role revoke nowhere/U-MAX", ANA), "what was named before goes"
+
+
 async def test_an_owner_switches_for_the_whole_organisation(store: Store, tmp_path: Path) -> None:
     world = World(store, tmp_path, settings="people: {owners: [slack-main/U-MAX]}\n")
     await world.packer.step()
