@@ -32,7 +32,7 @@ async def _opened(folder: Path, plan: Plan) -> AsyncIterator[tuple[Town, Deliver
 
 async def outage(seed: int, folder: Path, tell: Tell, away_s: float = 30.0, rate: float = 5.0) -> bool:
     """Redis is away for so long under load: nothing is lost, and the first answer comes soon after it is back."""
-    plan = Plan("outage", seed, 1, 2, rules={"told_within_s": 120.0})
+    plan = Plan("outage", seed, 1, 2, rules={"told_within_s": 120.0, "notices_max": 0})
     crowd = Crowd(seed, int(rate * (away_s + 30)), 50, rate, swapped=0.0)
     async with _opened(folder, plan) as (place, people):
         talking = asyncio.create_task(people.all(crowd.sayings(), now_s()))
@@ -103,7 +103,7 @@ async def fair(seed: int, folder: Path, tell: Tell, loud: int = 80, quiet: int =
 
 async def pair(seed: int, folder: Path, tell: Tell, messages: int = 200, rate: float = 5.0) -> bool:
     """Two sets of processes with data folders of their own share a Redis; all of one set die in the midst of it."""
-    plan = Plan("pair", seed, 1, 1, rules={"told_within_s": 60.0}, machines=2)
+    plan = Plan("pair", seed, 1, 1, rules={"told_within_s": 60.0, "notices_max": 0}, machines=2)
     crowd = Crowd(seed, messages, 30, rate, swapped=0.0)
     async with _opened(folder, plan) as (place, people):
         talking = asyncio.create_task(people.all(crowd.sayings(), now_s()))

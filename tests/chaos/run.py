@@ -98,6 +98,7 @@ async def chaos(order: Order, folder: Path, tell: Tell, towns: Towns = town) -> 
             "hold_back_s": HOLD_BACK_MS / 1000,
             "told_within_s": order.told_within_s,
             "back_within_s": order.back_within_s,
+            "notices_max": 0,
         },
         think_s=order.think_s,
     )

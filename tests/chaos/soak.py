@@ -110,7 +110,7 @@ async def soak(order: Order, folder: Path, tell: Tell) -> Came:
     mailbox = {"hold_back_ms": 300, "retention_s": KEEP_S, "dedupe_s": KEEP_S, **order.waits.get("mailbox", {})}
     plan = Plan(
         "soak", order.seed, 1, 2, waits={**order.waits, "mailbox": mailbox},
-        rules={"hold_back_s": 0.3, "told_within_s": 120.0, "summarises": True}, think_s=order.think_s,
+        rules={"hold_back_s": 0.3, "told_within_s": 120.0, "notices_max": 0, "summarises": True}, think_s=order.think_s,
     )  # fmt: skip
     samples: list[dict[str, float]] = []
     async with town(folder, plan) as place, aiohttp.ClientSession() as http:

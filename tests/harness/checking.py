@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.harness.history import Accepted, Asked, Began, Effect, Ended, Fault, Granted, History, Wrote, read
-from tests.harness.judging.answered import doubled, lost, told
+from tests.harness.judging.answered import doubled, half, lost, noticed, told
 from tests.harness.judging.bounded import alone, bounded
-from tests.harness.judging.effects import effects
+from tests.harness.judging.effects import cards, effects
 from tests.harness.judging.order import order
 from tests.harness.judging.run import Rules, Run, Violation
 from tests.harness.judging.sealed import crossed, malformed
@@ -92,7 +92,7 @@ def _away(faults: Iterable[Fault], end_s: float) -> Iterator[tuple[float, float]
 
 
 LOOKS: Final[tuple[Callable[[Run], Iterator[Violation]], ...]] = (
-    lost, doubled, effects, order, writers, told, malformed, crossed, bounded, alone,
+    lost, noticed, doubled, half, effects, cards, order, writers, told, malformed, crossed, bounded, alone,
 )  # fmt: skip
 
 

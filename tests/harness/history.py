@@ -43,13 +43,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Began(Event):
-    """First of all: what holds in this run. `rules` are fields of `checking.Rules`."""
+    """First of all: what holds in this run. `rules` are fields of `judging.run.Rules`."""
 
     kind: ClassVar[str] = "began"
 
     name: str = ""
     seed: int = 0
     rules: dict[str, Any] | None = None
+    conversation: str = ""
+    """Whose; empty: of all that have none of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class Posted(Event):
     """Which gateway."""
     calls: int = 1
     """How often the model is asked for its turn if nothing goes wrong."""
+    wants: Literal["reply", "notice"] = "reply"
+    """What answers it then: a command gets a notice."""
     canary: str = ""
     """A word, of letters, digits and hyphens, that stands in this conversation alone."""
 
@@ -103,7 +107,9 @@ class Accepted(Event):
     repeated: bool = False
     """The platform knew the key: nobody sees anything new."""
     step: str = ""
-    """Of a `note`: the call that said it."""
+    """Of a `note`: the call that said it. Of a `card`: the call that waits for the word."""
+    code: str = ""
+    """Of a `card`, while its word counts: what one says it with."""
     begin_s: float = 0.0
     """When the request arrived; 0: as `at_s`."""
     process: str = ""
@@ -140,6 +146,12 @@ class Asked(Event):
     tokens: int = 0
     process: str = ""
     purpose: Literal["turn", "summary"] = "turn"
+    answer: str = ""
+    """A name of what it is answered with, the same whoever asks for it, and how often. Empty: nobody knows."""
+    text: str = ""
+    """That this answer says to people. Empty: nothing, it calls tools."""
+    receipts: tuple[str, ...] = ()
+    """`STEP=WORD` of each call in it that has a result: the word that the tool gave with it; `STEP=` where none stands there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +167,8 @@ class Effect(Event):
     key: str = ""
     """What the tool knows a repetition by. With `idempotent`, two of one key are one effect."""
     process: str = ""
+    receipt: str = ""
+    """Of `done`: a word that stands in the tool's answer and nowhere else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +203,10 @@ class Wrote(Event):
     """When the request passed; 0: as `at_s`."""
     releases: bool = False
     """With it the token ends (settle, park, hand_over)."""
+    answers: tuple[str, ...] = ()
+    """The model's answers that it keeps, by their names (`Asked.answer`)."""
+    results: tuple[str, ...] = ()
+    """The steps whose results it keeps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,11 @@ class Message:
         return max(post.calls for post in self.posts)
 
     @property
+    def wants(self) -> str:
+        """What answers it if nothing goes wrong."""
+        return self.posts[0].wants
+
+    @property
     def first_s(self) -> float:
         """Not before this deskmate may know of it."""
         return min(post.begin_s for post in self.posts)

@@ -5,7 +5,7 @@
 
 Each process gets its own, so a message's sender is known from the wire alone. `watch` sees each message at up to three
 places: `before` it arrives, `during` its answer (HTTP: a part of it was passed on, the rest was not) and `after` it (it
-was done, nothing of the answer was passed on). What `watch` does not let through, the process and its partner never
+was done, nothing of the answer was passed on). `within` it, when it has arrived and is not done, is for a stand-in to tell. What `watch` does not let through, the process and its partner never
 hear of: the connection ends. A message and its answer stay on their place in the connection while they are held.
 """
 
@@ -24,7 +24,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from tests.harness.framing import Http, HttpPiece, Resp, first_line, words_of
 
-Place = Literal["before", "during", "after"]
+Place = Literal["before", "within", "during", "after"]
 Ends = tuple[int, int]
 """Of a connection: our port, the server's. A kernel gives one port of ours to several connections to different servers."""
 _ID: Final = re.compile(r"[a-z2-7]{26}|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{12,}")

@@ -114,6 +114,20 @@ def parts(at_s: float, of: int, *wanted: int, **more: Any) -> Events:
     return [reply(at_s + number / 10, part=number, parts=of, **more) for number in wanted]
 
 
+def saying(at_s: float, text: str, message: str = "m1", step: int = 0, **more: Any) -> Asked:
+    """Answered with this text."""
+    return asked(at_s, message, answer=f"{message}.s{step}", text=text, **more)
+
+
+def told(at_s: float, *receipts: str, **more: Any) -> Asked:
+    """With results, each `STEP=WORD`."""
+    return asked(at_s, receipts=receipts, **more)
+
+
+def card(at_s: float, code: str = "AB2", step: str = "s1", **more: Any) -> Accepted:
+    return Accepted(at_s, "c1", **{"id": f"card {at_s}", **more}, what="card", step=step, code=code)
+
+
 Made = Callable[[], Events]
 BAD: dict[str, tuple[str, str, Made, Rules]] = {}
 GOOD: dict[str, tuple[Made, Rules]] = {}
@@ -188,6 +202,26 @@ def a_run_that_ended_before_anybody_could_know() -> Events:
     return [*turn(1), post(END_S - 5, "m2")]
 
 
+@bad("I1", "part 1 of 2 missing")
+def a_part_left_out_with_a_word_where_nothing_has_to_be() -> Events:
+    return [*TAKEOVER, granted(7.5, 2, "w2"), *parts(7.6, 2, 2, process="w2"), remark(8, process="w2")]
+
+
+@bad("I1", "part 2 of 2 missing", Rules(sending="skip"))
+def a_part_left_out_with_a_word_although_nothing_had_happened() -> Events:
+    return [post(1.0), asked(1.1), *parts(2, 2, 1), remark(3)]
+
+
+@bad("I1", "notice in place of an answer", Rules(notices_max=0))
+def a_turn_given_up_after_a_single_death() -> Events:
+    return [*TAKEOVER, granted(7.5, 2, "w2"), notice(7.9, process="w2")]
+
+
+@bad("I1", "notice in place of an answer", Rules(notices_max=1))
+def more_turns_given_up_than_may_be() -> Events:
+    return [*TAKEOVER, notice(7.9), post(9, "m2"), notice(9.5, "m2")]
+
+
 # ---- I2: no double ----
 
 
@@ -251,6 +285,42 @@ def a_message_under_a_new_event_answered_again() -> Events:
     return [*turn(1), post(3.0, delivery="again"), asked(3.1), reply(3.5, key="other"), Fault(3.05, "w1", "cut")]
 
 
+@bad("I2", "half left")
+def a_beginning_of_an_answer_left_as_the_answer() -> Events:
+    return [
+        *TAKEOVER,
+        Accepted(1.4, "c1", id="g1", what="growing", answers=("m1",), text="It is"),
+        *LATER[:2],
+        *LATER[3:],
+        notice(8),
+    ]
+
+
+@bad("I2", "another text")
+def a_beginning_of_an_answer_that_is_said_to_be_all() -> Events:
+    return [post(1.0), saying(1.2, "It is noon."), reply(2, text="It is")]
+
+
+@bad("I2", "another text")
+def an_answer_that_the_model_never_gave() -> Events:
+    return [post(1.0), saying(1.2, "It is noon."), reply(2, text="I could not find out.")]
+
+
+@bad("I2", "another text")
+def parts_that_are_less_than_the_whole() -> Events:
+    return [post(1.0), saying(1.2, "One. Two. Three."), *_two("One.", "Three.")]
+
+
+def _two(first: str, second: str) -> Events:
+    return [reply(2 + number, text=text, part=number, parts=2) for number, text in ((1, first), (2, second))]
+
+
+@bad("I2", "another text")
+def an_answer_that_hides_that_nobody_knows() -> Events:
+    knows = saying(7.6, "Done; unknown: s1.", process="w2", unknown=("s1",), receipts=("s1=",))
+    return [*TAKEOVER, effect(1.4), LATER[0], knows, reply(7.9, text="Done.", process="w2")]
+
+
 # ---- I3: no double effect ----
 
 
@@ -277,10 +347,78 @@ def an_outcome_that_nobody_knows_told_as_if_it_were_known() -> Events:
     return [*TAKEOVER, effect(1.4), *LATER]
 
 
+@bad("I3", "result that no tool gave")
+def a_result_made_up_for_an_effect_whose_answer_nobody_heard() -> Events:
+    return [
+        *TAKEOVER,
+        effect(1.4),
+        effect(1.45, "done", receipt="w7"),
+        LATER[0],
+        told(7.6, "s1=", process="w2"),
+        *LATER[2:],
+    ]
+
+
+@bad("I3", "result that no tool gave")
+def a_result_of_a_tool_that_was_never_run() -> Events:
+    return [post(1.0, calls=2), asked(1.1), told(1.5, "s1="), reply(2)]
+
+
+@bad("I3", "result that no tool gave")
+def a_result_of_another_run() -> Events:
+    return [
+        *TAKEOVER,
+        effect(1.4, step="s0"),
+        effect(1.45, "done", step="s0", receipt="w0"),
+        LATER[0],
+        told(7.6, "s1=w0"),
+        *LATER[2:],
+    ]
+
+
+@bad("I3", "told as unknown without a fault")
+def an_outcome_told_as_unknown_that_was_known() -> Events:
+    ran = [effect(1.2), effect(1.3, "done", receipt="w7")]
+    return [post(1.0, calls=2), asked(1.1), *ran, told(1.5, "s1=", unknown=("s1",)), reply(2)]
+
+
+@bad("I3", "run again although its result was kept")
+def a_finished_sibling_that_is_run_again() -> Events:
+    kept = wrote(1.45, 1, "append", results=("s2",))
+    first, again = (effect(at_s, step="s2", policy="read", process=who) for at_s, who in ((1.4, "w1"), (7.55, "w2")))
+    return [*TAKEOVER, first, kept, again, *LATER]
+
+
+@bad("I3", "two codes for one call")
+def a_second_card_whose_code_counts_as_well() -> Events:
+    return [*TAKEOVER, card(1.4), granted(7.5, 2, "w2"), card(7.55, "XY7"), *LATER[1:]]
+
+
+@bad("I3", "two codes for one call", Rules(sending="repeat"))
+def an_older_card_that_is_not_void_on_any_platform() -> Events:
+    return [*TAKEOVER, card(1.4), card(7.55, "XY7"), *LATER]
+
+
+@bad("I3", "card twice")
+def the_same_card_again_where_one_can_know() -> Events:
+    return [*TAKEOVER, card(1.4), card(7.55), *LATER]
+
+
+@bad("I3", "card twice", Rules(sending="skip"))
+def the_same_card_again_although_nothing_had_happened() -> Events:
+    return [*turn(1), card(1.4), card(1.45)]
+
+
 @bad("I3", "note twice")
 def what_a_tool_said_in_between_twice() -> Events:
     note = Accepted(1.4, "c1", key="n1", what="note", step="s1")
     return [*TAKEOVER, note, *LATER, replace(note, at_s=7.7, key="n2")]
+
+
+@bad("I3", "note twice", Rules(sending="repeat"))
+def what_a_tool_said_in_between_twice_although_nothing_had_happened() -> Events:
+    note = Accepted(1.4, "c1", id="n1", what="note", step="s1")
+    return [*turn(1), note, replace(note, at_s=1.5, id="n2")]
 
 
 # ---- I4: order ----
@@ -449,6 +587,11 @@ def a_call_without_its_result() -> Events:
     return [*TAKEOVER, *LATER[:1], orphan, *LATER[2:]]
 
 
+@bad("I7", "malformed send")
+def a_send_that_the_platform_can_not_read() -> Events:
+    return [*turn(1), Refused(2.0, "", 400, "not a reply")]
+
+
 # ---- I8: sealed ----
 
 SECRET = [post(1.0, canary="kiwi-7"), asked(1.1, canaries=("kiwi-7",)), reply(1.5, text="kiwi-7, is it?")]
@@ -466,6 +609,11 @@ def a_word_of_one_conversation_said_in_another() -> Events:
 def a_word_of_one_conversation_in_the_request_of_another() -> Events:
     crossed = [replace(one, canaries=("kiwi-7",)) if isinstance(one, Asked) else one for one in other(turn(3))]
     return [*SECRET, *crossed]
+
+
+@bad("I8", "crossed to the model")
+def a_word_of_nobody_here_in_a_request() -> Events:
+    return [SECRET[0], asked(1.1, canaries=("kiwi-7", "plum-1")), *SECRET[2:]]
 
 
 @bad("I8", "answered elsewhere")
@@ -508,6 +656,35 @@ def the_model_asked_again_without_a_fault_as_faults_come_later() -> Events:
         Fault(0.5, "w2", "started"),
         Fault(1.15, "w2", "started"),
     ]
+
+
+@bad("I9", "asked for what was kept")
+def an_answer_that_was_saved_and_is_asked_for_once_more() -> Events:
+    kept = wrote(1.4, 1, "append", answers=("m1.s0",))
+    events = [replace(one, answer="m1.s0") if isinstance(one, Asked) else one for one in (*TAKEOVER, *LATER)]
+    return [*events, kept]
+
+
+@bad("I9", "asked again without a fault")
+def an_answer_asked_for_again_as_another_process_died() -> Events:
+    again = [asked(at_s, answer="m1.s0", process="w1") for at_s in (1.1, 1.6)]
+    return [post(1.0, calls=2), *again, Fault(1.3, "w9", "kill"), reply(2)]
+
+
+@bad("I9", "asked again without a fault")
+def a_summary_asked_for_again_and_again() -> Events:
+    return [*turn(1), *[asked(1.55 + one / 100, answer="m1.sum", purpose="summary") for one in range(2)]]
+
+
+@bad("I9", "too many calls", Rules(ratio_from=1))
+def a_storm_of_summaries() -> Events:
+    return [*turn(1), *[asked(1.55 + one / 100, purpose="summary") for one in range(3)]]
+
+
+@bad("I9", "retry storm")
+def deaths_of_others_that_are_no_reason_to_ask_again() -> Events:
+    others = [Fault(1.05 + one / 10, "w9", "kill") for one in range(5)]
+    return [post(1.0), granted(1.05, 1), *[asked(1.1 + one / 10, process="w1") for one in range(3)], *others, reply(2)]
 
 
 @bad("I9", "too many calls", Rules(ratio_from=1))
@@ -742,6 +919,101 @@ def a_read_and_a_keyed_tool_run_again() -> Events:
     keyed = [effect(at_s, policy="idempotent", key="k", process=who) for at_s, who in ((1.4, "w1"), (7.55, "w2"))]
     looked = [effect(at_s, policy="read", step="s2", process=who) for at_s, who in ((1.4, "w1"), (7.55, "w2"))]
     return [*TAKEOVER, *keyed, *looked, *LATER]
+
+
+@good()
+def a_result_that_the_tool_gave() -> Events:
+    ran = [effect(1.2), effect(1.3, "done", receipt="w7")]
+    return [post(1.0, calls=2), asked(1.1), *ran, told(1.5, "s1=w7"), reply(2)]
+
+
+@good()
+def an_effect_that_was_done_and_nobody_knows() -> Events:
+    ran = [effect(1.4), effect(1.45, "done", receipt="w7")]
+    return [*TAKEOVER, *ran, LATER[0], told(7.6, "s1=", unknown=("s1",), process="w2"), *LATER[2:]]
+
+
+@good()
+def a_call_that_perhaps_never_got_there() -> Events:
+    return [*TAKEOVER, LATER[0], told(7.6, "s1=", unknown=("s1",), process="w2"), *LATER[2:]]
+
+
+@good()
+def siblings_of_which_only_the_one_that_was_lost_is_run_again() -> Events:
+    kept = wrote(1.45, 1, "append", results=("s2",))
+    read_ = [effect(at_s, step=step, policy="read", process=who) for at_s, step, who in _SIBLINGS]
+    return [*TAKEOVER, *read_, kept, *LATER]
+
+
+_SIBLINGS = ((1.4, "s2", "w1"), (1.42, "s3", "w1"), (7.55, "s3", "w2"))
+
+
+@good(Rules(notices_max=0))
+def a_command_that_is_answered_by_a_notice() -> Events:
+    return [*turn(1), post(3.0, "m2", wants="notice"), notice(3.5, "m2")]
+
+
+@good()
+def an_answer_in_parts_with_blanks_of_the_platform() -> Events:
+    return [post(1.0), saying(1.2, "One.\n\nTwo."), *_two("One.\n", "Two.")]
+
+
+@good(Rules(sending="skip"))
+def a_part_of_a_text_not_sent_again_and_told() -> Events:
+    said = [replace(one, text="One. Two.", answer="m1.s0") if isinstance(one, Asked) else one for one in TAKEOVER]
+    return [*said, *parts(1.35, 2, 1, text="One."), granted(7.5, 2, "w2"), remark(7.9, process="w2")]
+
+
+@good()
+def a_card_that_became_void_and_another_one() -> Events:
+    void = card(7.55, "", id="card 1.4", edit_of="card 1.4")
+    return [*TAKEOVER, card(1.4), granted(7.5, 2, "w2"), void, card(7.56, "XY7"), *LATER[1:]]
+
+
+@good()
+def two_calls_that_wait_for_a_word_each() -> Events:
+    return [*turn(1), card(1.4), card(1.5, "XY7", "s2")]
+
+
+@good(Rules(sending="skip"))
+def a_card_again_where_nobody_can_know() -> Events:
+    return [*TAKEOVER, card(1.4), card(7.55), *LATER]
+
+
+@good(Rules(sending="repeat"))
+def a_note_again_where_nobody_can_know() -> Events:
+    note = Accepted(1.4, "c1", id="n1", what="note", step="s1")
+    return [*TAKEOVER, note, *LATER, replace(note, at_s=7.7, id="n2")]
+
+
+@good()
+def asked_again_for_what_was_lost_with_who_asked() -> Events:
+    return [replace(one, answer="m1.s0") if isinstance(one, Asked) else one for one in (*TAKEOVER, *LATER)]
+
+
+@good()
+def asked_for_what_was_kept_by_who_has_lost_it() -> Events:
+    late = [Fault(9, "w1", "continue"), asked(9.1, process="w1", answer="m1.s0")]
+    events = [replace(one, answer="m1.s0") if isinstance(one, Asked) else one for one in (*TAKEOVER[:-1], *LATER)]
+    return [*events, Fault(1.5, "w1", "stop"), wrote(7.7, 2, "append", "w2", answers=("m1.s0",)), *late]
+
+
+@good()
+def a_summary_asked_for_again_by_the_next_one() -> Events:
+    sums = [asked(at_s, answer="m1.sum", purpose="summary", process=who) for at_s, who in ((1.35, "w1"), (7.55, "w2"))]
+    return [*TAKEOVER, *sums, *LATER]
+
+
+@good()
+def asked_again_as_redis_took_the_answer_with_it() -> Events:
+    away = [Fault(1.2, "redis", "away"), Fault(1.4, "redis", "back")]
+    return [
+        post(1.0),
+        asked(1.1, answer="m1.s0", process="w1"),
+        *away,
+        asked(2.6, answer="m1.s0", process="w1"),
+        reply(3),
+    ]
 
 
 @good()

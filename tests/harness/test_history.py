@@ -32,14 +32,14 @@ from tests.harness.history import (
 )
 
 EACH: tuple[Event, ...] = (
-    Began(1.0, "chaos", 7, {"hold_back_s": 0.3}),
-    Posted(2.0, "c1", "m1", 1.9, 200, 0, 1.8, "e1", "gateway-0", 3, "kiwi"),
-    Accepted(3.0, "c1", "k", "i", "reply", ("m1", "m2"), 2, 3, "Grüße\n\u2028", "j", True, "s", 2.9, "worker-1"),
+    Began(1.0, "chaos", 7, {"hold_back_s": 0.3}, "c1"),
+    Posted(2.0, "c1", "m1", 1.9, 200, 0, 1.8, "e1", "gateway-0", 3, "notice", "kiwi"),
+    Accepted(3.0, "c1", "k", "i", "reply", ("m1", "m2"), 2, 3, "Grüße\n\u2028", "j", True, "s", "X7", 2.9, "worker-1"),
     Refused(4.0, "c1", 429, "too fast", "k", "worker-1"),
-    Asked(5.0, "c1", "roles", ("m1",), ("s1",), ("kiwi",), 12, "worker-1", "summary"),
-    Effect(6.0, "c1", "s1", "begun", "once", "k", "worker-1"),
+    Asked(5.0, "c1", "roles", ("m1",), ("s1",), ("kiwi",), 12, "worker-1", "summary", "a", "Noon", ("s1=w",)),
+    Effect(6.0, "c1", "s1", "begun", "once", "k", "worker-1", "w"),
     Granted(7.0, "c1", "worker-1", "9-w", 9, 6.9),
-    Wrote(8.0, "c1", "worker-1", "9-w", 9, "append", "FENCED", 7.9, True),
+    Wrote(8.0, "c1", "worker-1", "9-w", 9, "append", "FENCED", 7.9, True, ("a",), ("s1",)),
     Fault(9.0, "redis", "kill", "W13"),
     Found(10.0, "redis", "k:1", "kiwi", "c2"),
     Ended(11.0),

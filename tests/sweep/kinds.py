@@ -17,6 +17,10 @@ from workers.prompt.compaction import INSTRUCTIONS
 
 SAID: Final = re.compile(r"kind:(\w+) mark:([\w.-]+) (QX\w+Z)")
 CANARY: Final = re.compile(r"QX\w+?Z")
+END: Final = re.compile(r"\bend:([\w.-]+)")
+"""Stands at the end of each part of a text, with the answer's name."""
+RECEIPT: Final = re.compile(r"\breceipt:(\w+)")
+"""Stands in what a tool answers."""
 UNKNOWN: Final = "it is not known whether"
 SERVER: Final = "desk"
 PART_CHARACTERS: Final = 400
@@ -63,11 +67,22 @@ KINDS: Final[Mapping[str, Kind]] = {
 }
 
 
+def name_of(asked: Asked) -> str:
+    """Of what the scripted model says: the same whoever asks for it, and how often."""
+    turn = turn_of(asked)
+    return f"{turn.message}.{SUMMARY if is_summary(asked) else f's{turn.step}'}"
+
+
+def text_of(reply: Reply) -> str:
+    """What it says to people."""
+    return "\n\n".join(str(block["text"]) for block in reply.content if block["type"] == "text")
+
+
 def answer(asked: Asked) -> Reply:
     """What the scripted model says."""
-    turn = turn_of(asked)
+    turn, end = turn_of(asked), f"end:{name_of(asked)}"
     if is_summary(asked):
-        return says(f"Decided: kind:plain mark:{turn.message.split('.')[0]}.{SUMMARY} {turn.canary}")
+        return says(f"Decided: kind:plain mark:{turn.message.split('.')[0]}.{SUMMARY} {turn.canary} {end}")
     kind = KINDS[turn.kind]
     if turn.step < len(kind.steps):
         named = [
@@ -77,14 +92,15 @@ def answer(asked: Asked) -> Reply:
             for at, tool in enumerate(kind.steps[turn.step])
         ]
         return several(*named)
-    words = f"re mark:{turn.message} {turn.canary}"
+    # it tells the person what it was told: that nobody knows what became of a call
+    words = " ".join([f"re mark:{turn.message} {turn.canary}", *(f"unknown:{step}" for step in unknown_in(asked))])
     if kind.parts > 1:
         # each paragraph nearly fills a part, so that the platform's limit cuts between them
         most = PART_CHARACTERS if turn.message.startswith(KEYED) else ELSEWHERE_CHARACTERS
         filling = "word " * ((most * 3 // 4) // 5)
-        said = [f"{words} part {number}of{kind.parts} {filling}".strip() for number in range(1, kind.parts + 1)]
+        said = [f"{words} part {number}of{kind.parts} {filling}{end}" for number in range(1, kind.parts + 1)]
         return says("\n\n".join(said), deltas=6)
-    return says(words, deltas=3)
+    return says(f"{words} {end}", deltas=3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +139,23 @@ def said_in(asked: Asked) -> tuple[str, ...]:
 
 def unknown_in(asked: Asked) -> tuple[str, ...]:
     """Steps of which it says that nobody knows what became of them."""
+    return tuple(step for step, text in _results(asked) if UNKNOWN in text.lower())
+
+
+def receipts_in(asked: Asked) -> tuple[str, ...]:
+    """`STEP=WORD` of each call in it that has a result and a step."""
+    return tuple(f"{step}={''.join(RECEIPT.findall(text)[:1])}" for step, text in _results(asked) if step)
+
+
+def _results(asked: Asked) -> Iterator[tuple[str, str]]:
+    """The step of each call that has a result, and its text."""
     blocks = [
         block for one in asked.request["messages"] if isinstance(one["content"], list) for block in one["content"]
     ]
     steps = {one["id"]: str(one["input"].get("step", "")) for one in blocks if one["type"] == "tool_use"}
-    results = (one for one in blocks if one["type"] == "tool_result")
-    return tuple(steps[one["tool_use_id"]] for one in results if UNKNOWN in "\n".join(_texts(one)).lower())
+    for one in blocks:
+        if one["type"] == "tool_result":
+            yield steps[one["tool_use_id"]], "\n".join(_texts(one))
 
 
 def canaries_in(asked: Asked) -> tuple[str, ...]:

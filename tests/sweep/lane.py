@@ -196,6 +196,9 @@ class Lane:
     def named(self, process: str) -> Running:
         return next(one for one in self.running if one.name == process)
 
+    def has(self, process: str) -> bool:
+        return any(one.name == process for one in self.running)
+
     def fault(self, target: str, what: Any, detail: str = "") -> Fault:
         fault = Fault(now_s(), target, what, detail)
         self.faults.append(fault)

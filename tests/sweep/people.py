@@ -62,7 +62,7 @@ class Person:
                 Posted(
                     now_s(), conversation=self.plan.conversation, message=message, begin_s=begin_s,
                     status=status, place=int(message.rsplit(".", 1)[1]), delivery=f"d-{message}", process=gateway.name,
-                    calls=calls, canary=self.canary,
+                    calls=calls, canary=self.canary, wants="notice" if text.startswith("/") else "reply",
                 )
             )  # fmt: skip
         return status

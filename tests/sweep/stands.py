@@ -4,13 +4,13 @@ can be asked what is there.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
-from collections.abc import Callable
+import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -29,9 +29,12 @@ from tests.sweep import kinds
 STEP: Final = {"type": "object", "properties": {"step": {"type": "string"}}, "required": ["step"]}
 MARK: Final = re.compile(r"mark:([\w.-]+)")
 PART: Final = re.compile(r"part (\d)of(\d)")
+END_OF_PART: Final = re.compile(rf"{kinds.END.pattern}\s*$")
 SAID_YES: Final = " said yes. "
 """Stands in what people are told of a yes."""
-PHASES: Final[tuple[Literal["begun", "done"], ...]] = ("begun", "done")
+GoesOn = Callable[[str, str], Awaitable[bool]]
+CODE: Final = re.compile(r"\b([A-Z2-7]{6})\b")
+STEP_SHOWN: Final = re.compile(r'"step": "([\w.-]+)"')
 REMARKS: Final = tuple(say(name, "en")[:30] for name in ("turn.send_repeated", "turn.send_unclear"))
 """How what is said about another message begins."""
 
@@ -51,12 +54,16 @@ class Model(FakeModel):
         process = self._whose(ends_of(request))
         asked, parsed = await super()._receive(request, counting=counting)
         self.asked.clear()  # the ledger has them
+        is_right = parsed and not asked.refused
         turn = kinds.turn_of(asked) if parsed else None
         self._events.write(
             history.Asked(
                 now_s(),
                 conversation=turn.message.split(".")[0] if turn else "",
                 problem=asked.refused or "",
+                answer=kinds.name_of(asked) if is_right else "",
+                text=kinds.text_of(kinds.answer(asked)) if is_right else "",
+                receipts=kinds.receipts_in(asked) if is_right else (),
                 said=kinds.said_in(asked) if parsed else (),
                 unknown=kinds.unknown_in(asked) if parsed else (),
                 canaries=kinds.canaries_in(asked),
@@ -75,6 +82,8 @@ class Keyed(WebhookTwin):
         super().__init__(retry_s=())
         self._events = ledger
         self._known: dict[str, Taken] = {}
+        self._grows: dict[str, bool] = {}
+        """By the message that is answered: something of its answer is shown, or was until all of a part came."""
 
     async def _take(self, request: web.Request) -> web.StreamResponse:
         begin_s = now_s()
@@ -88,10 +97,21 @@ class Keyed(WebhookTwin):
         return answer
 
     def _keep(self, taken: Taken) -> None:
-        if taken.type not in {"reply.completed", "reply.edited"}:
+        if taken.type not in {"reply.updated", "reply.completed", "reply.edited"}:
             return
         begin_s, process = self._now
         data = taken.data
+        grows = Accepted(
+            now_s(), conversation=str(data["conversation"]), id=f"growing {data['in_reply_to']}", what="growing",
+            answers=(data["in_reply_to"],), text=taken.text, begin_s=begin_s, process=process,
+        )  # fmt: skip
+        if taken.type == "reply.updated":
+            if self._grows.setdefault(data["in_reply_to"], True):
+                self._events.write(grows)
+            return
+        if self._grows.get(data["in_reply_to"]):  # what was shown meanwhile makes place
+            self._events.write(replace(grows, what="deleted", id="", edit_of=grows.id, text=""))
+            self._grows[data["in_reply_to"]] = False
         self._events.write(
             Accepted(
                 now_s(),
@@ -101,7 +121,7 @@ class Keyed(WebhookTwin):
                 answers=(data["in_reply_to"],) if data["in_reply_to"] and SAID_YES not in taken.text else (),
                 part=data["part"],
                 parts=data["parts"],
-                step=data["in_reply_to"] if SAID_YES in taken.text else "",
+                **said_of(taken.text, buttons=bool(data.get("buttons"))),
                 text=taken.text,
                 edit_of=data.get("message_id", ""),
                 repeated=taken.webhook_id in self._known,
@@ -145,6 +165,7 @@ class Keyless(TelegramTwin):
                     answers=answers,
                     part=int(part[1]) if part else 1,
                     parts=int(part[2]) if part else 1,
+                    **said_of(text, buttons=bool(keyboard)),
                     text=text,
                     edit_of=str(result["message_id"]) if method == "editMessageText" else "",
                     begin_s=begin_s,
@@ -181,6 +202,7 @@ class Searched(SlackTwin):
                     answers=answers,
                     part=int(part[1]) if part else 1,
                     parts=int(part[2]) if part else 1,
+                    **said_of(taken.text, buttons=bool(there and there.buttons)),
                     text=taken.text,
                     edit_of="" if method in {"chat.postMessage", "chat.startStream"} else taken.ts,
                     begin_s=begin_s,
@@ -198,19 +220,34 @@ def ends_of(request: web.Request) -> Ends:
 
 
 def what_of(text: str, *, notice: bool, buttons: bool) -> Any:
+    """Of a text that the model says in a sweep: it ends with its end."""
     if buttons:
         return "card"
     if notice and SAID_YES in text:
         return "note"
     if notice:
         return "remark" if text.startswith(REMARKS) else "notice"
-    return "reply"
+    return "reply" if END_OF_PART.search(text) else "growing"
+
+
+def said_of(text: str, *, buttons: bool) -> dict[str, Any]:
+    """What a card asks about and by which code, and which card's code a note tells of: fields of `Accepted`."""
+    code, step = CODE.search(text), STEP_SHOWN.search(text)
+    if buttons and code and step:
+        return {"step": step[1], "code": code[1]}
+    return {"step": code[1]} if code and SAID_YES in text else {}
+
+
+async def _always(process: str, step: str) -> bool:
+    del process, step
+    return True
 
 
 class Desk(Session):
     """The tools: each writes its effect down before it answers."""
 
     events: Ledger
+    tools: Tools
     process = ""
 
     def _page(self, cursor: str | None) -> dict[str, Any]:
@@ -232,12 +269,12 @@ class Desk(Session):
 
     async def _do(self, step: str, policy: Any) -> dict[str, Any]:
         conversation = step.split(".", maxsplit=1)[0]
-        for phase in PHASES:
-            self.events.write(
-                Effect(now_s(), conversation=conversation, step=step, phase=phase, policy=policy, process=self.process)
-            )
-            await asyncio.sleep(0)
-        return said(f"did {step}")
+        process, receipt = self.process, secrets.token_hex(4)
+        begun = Effect(now_s(), conversation, step, "begun", policy, process=process)
+        self.events.write(begun)
+        if await self.tools.within(process, step):
+            self.events.write(replace(begun, at_s=now_s(), phase="done", receipt=receipt))
+        return said(f"did {step} receipt:{receipt}")
 
     def note(self, event: str, **more: Any) -> None:
         """Nothing: the effects are what counts here."""
@@ -246,9 +283,13 @@ class Desk(Session):
 class Tools(McpTwin):
     """The server of them."""
 
-    def __init__(self, folder: Path, ledger: Ledger) -> None:
+    def __init__(self, folder: Path, ledger: Ledger, within: GoesOn = _always) -> None:
+        """`within`: when a tool has begun, with the process that asked and the step; whether it then does it."""
+        self.within = within
+
         class Noting(Desk):
             events = ledger
+            tools = self
 
         super().__init__(folder, session=Noting)
 

@@ -15,6 +15,7 @@ import hiredis
 from tests.harness.history import Granted, Ledger, Wrote, now_s
 from tests.harness.tap import Message, Place
 from tests.harness.telegram_twin import BOT_TOKEN
+from tests.sweep.kinds import END
 
 METHOD: Final = re.compile(rb'"method":\s*"([^"]+)"')
 WRITES: Final = {"take", "append", "mark", "bury", "settle", "park", "hand_over"}
@@ -74,6 +75,10 @@ class Wires:
         """All points of the turn so far."""
         self.grants: asyncio.Event = asyncio.Event()
         self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._tools: list[Message] = []
+        """Calls of tools that have come by."""
+        self._steps: dict[str, str] = {}
+        """Of each call that the model has made, by its id."""
         self.looks: Counter[str] = Counter()
         """How often a process has asked for work."""
 
@@ -81,11 +86,20 @@ class Wires:
         """The next turn begins: its messages are counted from here. One trap is set at a time."""
         self._traps = traps
         self.seen = []
+        self._tools.clear()
         self._counts.clear()
+
+    async def within(self, process: str, step: str) -> bool:
+        """A tool has begun what this process asked it for, and has not done it yet: whether it goes on."""
+        word = f'"{step}"'.encode()
+        asked = next(one for one in reversed(self._tools) if one.process == process and word in one.raw)
+        return await self(asked, "within")
 
     async def __call__(self, message: Message, place: Place) -> bool:
         if message.link == "redis":
             self._note(message, place)
+        if message.link == "tools" and place == "before":
+            self._tools.append(message)
         name = self._name(message)
         if not name:
             return True
@@ -134,7 +148,7 @@ class Wires:
                 Wrote(
                     now_s(), conversation=self.names.get(conversation, conversation), process=message.process,
                     token=token, fence=fence_of(token), script=name, verdict=verdict, begin_s=message.begin_s,
-                    releases=name in RELEASES and verdict in {"OK", "DONE"},
+                    releases=name in RELEASES and verdict in {"OK", "DONE"}, **self._kept(message.words),
                 )
             )  # fmt: skip
         if isinstance(answer, list) and len(answer) > 1 and isinstance(answer[1], list):
@@ -148,6 +162,28 @@ class Wires:
                         token=token, fence=fence_of(token), begin_s=message.begin_s,
                     )
                 )  # fmt: skip
+
+    def _kept(self, words: tuple[bytes, ...]) -> dict[str, tuple[str, ...]]:
+        """What of the model and of tools a write keeps: fields of `Wrote`."""
+        answers: list[str] = []
+        results: list[str] = []
+        for word in words:
+            if not word.startswith(b'{"v"'):
+                continue
+            record = json.loads(word)
+            match record.get("type"):
+                case "answer":
+                    uses = [one for one in record["content"] if one["type"] == "tool_use"]
+                    steps = {one["id"]: str(one["input"].get("step", "")) for one in uses}
+                    self._steps |= steps
+                    texts = [str(one["text"]) for one in record["content"] if one["type"] == "text"]
+                    answers += [name for text in texts[-1:] for name in END.findall(text)[-1:]]
+                    answers += [step[:-1] for step in steps.values() if step][:1]
+                case "summary":
+                    answers += END.findall(record["text"])[-1:]
+                case "tool_result":
+                    results += filter(None, [self._steps.get(record["id"], "")])
+        return {"answers": tuple(answers), "results": tuple(results)}
 
     def _learn(self, words: tuple[bytes, ...]) -> None:
         parts = json.loads(words[7])

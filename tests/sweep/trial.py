@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,7 +26,6 @@ TOLD_WITHIN_S: Final = 60.0
 WAKES_WITHIN_S: Final = 10.0
 LOOKS: Final = 4
 """So often a process that was stopped asks for work until it has surely come to what it was about to do."""
-CODE: Final = re.compile(r"\b([A-Z2-7]{6})\b")
 SENDING: Final[Mapping[Platform, Literal["keyed", "repeat", "skip"]]] = {
     "keyed": "keyed", "keyless": "repeat", "skipping": "skip", "searched": "keyed",
 }  # fmt: skip
@@ -69,7 +67,12 @@ class Trial:
         points = list(dict.fromkeys(lane.wires.seen))
         left = await self._rest() if late else ""
         await self._clear(late=late)
-        rules = Rules(told_within_s=TOLD_WITHIN_S, sending=SENDING[plan.platform], summarises=plan.kind.compacts)
+        rules = Rules(
+            told_within_s=TOLD_WITHIN_S,
+            notices_max=0,
+            sending=SENDING[plan.platform],
+            summarises=plan.kind.compacts,
+        )
         history = self._book.history(plan.conversation, lane.faults[faults_before:])
         verdict = check(history, rules)
         outcome = Outcome(plan, points, struck=len(self._struck), remarks=verdict.counts["remarks"])
@@ -128,9 +131,8 @@ class Trial:
             await self._as_if_two_had_died()
         if plan.kind.asks:
             card = await _until(lambda: self._seen("card"))
-            found = CODE.search(card.text)
-            assert found, card.text
-            await person.say(1, f"/approve {found[1]}", 0)
+            assert card.code, card.text
+            await person.say(1, f"/approve {card.code}", 0)
         if plan.follows and self._first:
             sprung = self._first.sprung
             await _until(lambda: sprung.is_set() or self._seen("reply"))

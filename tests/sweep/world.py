@@ -48,6 +48,9 @@ async def world(
     def process(ends: Ends) -> str:
         return whose(opened, ends)
 
+    async def within(asker: str, step: str) -> bool:
+        return await next(lane for lane in opened if lane.has(asker)).wires.within(asker, step)
+
     async with AsyncExitStack() as stack:
         book = stack.enter_context(Book(folder / "ledgers"))
         url = await stack.enter_async_context(redis_of(folder / "redis"))
@@ -60,7 +63,7 @@ async def world(
             await stack.enter_async_context(Model(book.pages["model"], process, model_s)),
             await stack.enter_async_context(Keyed(book.pages["platform"])),
             await stack.enter_async_context(Keyless(book.pages["platform"], process)),
-            await stack.enter_async_context(Tools(folder, book.pages["tools"])),
+            await stack.enter_async_context(Tools(folder, book.pages["tools"], within)),
             await stack.enter_async_context(Searched(book.pages["platform"], process)),
         )
         made = [Lane(number, folder / f"lane-{number}", stands, waits, sabotage) for number in range(1, lanes + 1)]

@@ -23,8 +23,43 @@ def lost(run: Run) -> Iterator[Violation]:
         replies = message.shown("reply")
         parts = max((one.parts for one in replies), default=0)
         missing = [part for part in range(1, parts + 1) if part not in parts_of(replies)]
-        if missing and not message.remarks:
+        if missing and not (run.rules.sending == "skip" and _was_touched(run, message, message.remarks)):
             yield Violation("I1", f"part {missing[0]} of {parts} missing", talk.id, message.id, tuple(replies))
+
+
+def noticed(run: Run) -> Iterator[Violation]:
+    """A notice tells of a loss: it is no answer, where there is nothing that had to be lost."""
+    for talk in run.talks.values():
+        most = run.rules.notices_max
+        told = [one for one in talk.messages.values() if one.wants == "reply" and one.shown("notice")]
+        if most is not None and len(told) > most:
+            for message in told:
+                evidence = (*message.posts[:1], *message.shown("notice"))
+                yield Violation("I1", "notice in place of an answer", talk.id, message.id, evidence)
+
+
+def half(run: Run) -> Iterator[Violation]:
+    """What people see is what the model said, whole, and nothing that still grows beside it."""
+    for talk in run.talks.values():
+        for one in talk.visible():
+            if one.what == "growing":
+                yield Violation("I2", "half left", talk.id, one.id or one.key, (one,))
+    for talk, message in run.messages():
+        said = {_plain(one.text) for one in message.asked if one.text}
+        replies = message.shown("reply")
+        if not said or not replies:
+            continue
+        parts = {one.part: _plain(one.text) for one in replies}
+        is_whole = parts.keys() == set(range(1, replies[0].parts + 1))
+        shown = " ".join(text for _, text in sorted(parts.items()))
+        strange = [one for one in replies if not any(_plain(one.text) in text for text in said)]
+        if strange or (is_whole and shown not in said):
+            yield Violation("I2", "another text", talk.id, message.id, (*(strange or replies), message.asked[-1]))
+
+
+def _plain(text: str) -> str:
+    """Platforms have blanks and line ends of their own."""
+    return " ".join(text.split())
 
 
 def doubled(run: Run) -> Iterator[Violation]:
@@ -41,8 +76,6 @@ def doubled(run: Run) -> Iterator[Violation]:
             yield Violation("I2", "notice doubled", talk.id, message.id, tuple(notices))
     for talk in run.talks.values():
         for one in talk.visible():
-            if one.what == "growing":
-                yield Violation("I2", "half left", talk.id, one.id or one.key, (one,))
             strangers = [name for name in one.answers if name not in talk.messages]
             if strangers and not run.talk_with(strangers[0]):
                 yield Violation("I2", "answer to nothing", talk.id, strangers[0], (one,))

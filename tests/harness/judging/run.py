@@ -17,6 +17,8 @@ DONE: Final = {"OK", "DONE"}
 class Rules:
     """What holds in a run beside the ten."""
 
+    notices_max: int | None = None
+    """So many messages of a conversation may get a notice in place of an answer. None: any number."""
     sending: Literal["keyed", "repeat", "skip"] = "keyed"
     """Whether a message may come twice (`repeat`) or not at all (`skip`) where the platform knows no repetitions. Either has to
     be told by a remark, and needs a fault beside it.

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tests.harness.history import Asked, Found
+from tests.harness.history import Asked, Found, Refused
 from tests.harness.judging.run import Run, Violation
 
+MALFORMED: Final = 400
+"""What a platform answers to what it can't read."""
 WORD: Final = re.compile(r"[\w-]+")
 
 
@@ -16,6 +18,9 @@ def malformed(run: Run) -> Iterator[Violation]:
     for asked in run.history.all(Asked):
         if asked.problem:
             yield Violation("I7", "malformed", asked.conversation, asked.problem, (asked,))
+    for refused in run.history.all(Refused):
+        if refused.status == MALFORMED:
+            yield Violation("I7", "malformed send", refused.conversation, refused.why, (refused,))
 
 
 def crossed(run: Run) -> Iterator[Violation]:
@@ -29,9 +34,9 @@ def crossed(run: Run) -> Iterator[Violation]:
                 if name not in talk.messages and (other := run.talk_with(name)):
                     yield Violation("I8", "answered elsewhere", talk.id, f"{name} of {other.id}", (one,))
         for asked in talk.asked:
-            foreign = [word for word in asked.canaries if owners.get(word, talk.id) != talk.id]
+            foreign = [word for word in asked.canaries if owners.get(word) != talk.id]
             if foreign:
-                about = f"{foreign[0]} of {owners[foreign[0]]}"
+                about = f"{foreign[0]} of {owners.get(foreign[0], 'nobody here')}"
                 yield Violation("I8", "crossed to the model", talk.id, about, (asked,))
     for found in run.history.all(Found):
         if found.canary and (not found.conversation or owners.get(found.canary) != found.conversation):
