@@ -17,7 +17,12 @@ from gateway.events import Event
 from gateway.rights.access import Here
 
 RETRY, DROP = "dead retry", "dead drop"
-_KINDS: Final[Mapping[str, str]] = {"gone": "no_letter", "full": "inbox_full", "cold": "unreadable"}
+_KINDS: Final[Mapping[str, str]] = {
+    "gone": "no_letter",
+    "forgotten": "letter_forgotten",
+    "full": "inbox_full",
+    "cold": "unreadable",
+}
 
 
 @dataclass(frozen=True)

@@ -478,13 +478,13 @@ class Mailbox:
 
     async def retry(
         self, key: ConversationKey, letter: str, events: Sequence[str], *, act: str
-    ) -> Literal["ok", "gone", "full", "cold"]:
+    ) -> Literal["ok", "gone", "forgotten", "full", "cold"]:
         """What the turn of a dead letter (the number of any of its entries) answered, as JSON, comes in once more, and the
-        letter is gone with all of its entries: both or none. The same `act` is done once, and was done whenever it is asked for again. Raises `Unreachable`.
+        letter is gone with all of its entries: both or none (`forgotten`: the conversation is). The same `act` is done once, and was done whenever it is asked for again. Raises `Unreachable`.
         """
         partition = self.store.layout.partition(key.id)
         verdict = await self._run("retry", partition, key.id, key.channel_id, letter, act, *events)
-        became: Literal["ok", "gone", "full", "cold"] = verdict.decode().lower()
+        became: Literal["ok", "gone", "forgotten", "full", "cold"] = verdict.decode().lower()
         return became
 
     async def drop(self, conversation: str, letter: str, *, act: str) -> Literal["ok", "gone"]:

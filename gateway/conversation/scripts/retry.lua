@@ -11,6 +11,9 @@ local all = letters_of(letter)
 if #all == 0 then
   return 'GONE'
 end
+if redis.call('HEXISTS', key(c), 'parts') == 0 then
+  return 'FORGOTTEN' -- meanwhile: nobody could work on a conversation of which only this is known
+end
 if full(c, #ARGV - 5) then
   return 'FULL'
 end

@@ -19,6 +19,7 @@ from gateway.conversation.uses import Used
 from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
 from gateway.events import Actor, Event
 from gateway.intake import Received
+from gateway.store import Script
 from tests.gateway.admin.world import (
     ADMIN,
     APPROVER,
@@ -256,6 +257,28 @@ async def test_a_dead_letter_is_dropped_or_told_that_nothing_is_left_of_it(there
     await there.do("dead.drop", ADMIN, **given)
     assert (await there.do("dead.list")).letters == []
     assert [one.what for one in await there.audit()][-3:] == ["dead retry refused", "dead drop begun", "dead drop"]
+
+
+async def test_a_conversation_that_is_forgotten_just_then_is_not_begun_anew_and_its_letter_stays(
+    there: Admins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could work on one of which only a message is left."""
+    letter = await there.bury()
+    store = there.house.store
+    run, name = store.run, store.layout.key(letter.conversation)
+
+    async def forgets(script: Script, root: str, *arguments: Any) -> Any:
+        if script.name == "retry":
+            await store.redis.delete(name, f"{name}:history")
+        return await run(script, root, *arguments)
+
+    monkeypatch.setattr(store, "run", forgets)
+    with pytest.raises(Refusal, match="letter_forgotten"):
+        await there.do("dead.retry", channel="", letter=letter.id)
+    assert [one.id for one in (await there.do("dead.list")).letters] == [letter.id]
+    assert not await store.redis.exists(name, f"{name}:inbox")
+    granted = (await there.house.mailbox.claim(0, "w1", 100)).grants
+    assert letter.conversation not in {one.conversation for one in granted}
 
 
 async def test_where_too_much_waits_a_dead_letter_stays(there: Admins) -> None:
