@@ -13,6 +13,7 @@ import asyncio
 import functools
 import hashlib
 import json
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -27,8 +28,11 @@ from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.outbox import Row, row_state, state_of
 from gateway.conversation.records import History, Record, is_newer
 from gateway.conversation.uses import Listed, Used
+from gateway.logs import log
 from gateway.running.unbroken import unbroken
 from gateway.store import Refused, Script, Store, Unreachable, reading, script_of
+
+logger = logging.getLogger(__name__)
 
 SCHEMA: Final = 1
 SEQ_DIGITS: Final = 12
@@ -462,10 +466,7 @@ class Mailbox:
         """A dead letter, with the notice for the person in `rows`. It closes the open turn, unless it is only about a part
         of what is sent; `used` as in `append`. Raises `Lost`.
         """
-        await self._write(
-            claim,
-            "bury",
-            {"OK", "DONE"},
+        arguments = (
             turn_id,
             reason,
             int(closes),
@@ -475,12 +476,17 @@ class Mailbox:
             *_flat(rows),
             _uses(None, used),
         )
+        _, forgotten = await self._insist(claim, "bury", {"OK", "DONE"}, arguments)
+        if forgotten:
+            advice = "there were too many: see `deskmate dead list`"
+            log(logger, "dead letters forgotten", logging.ERROR, entries=forgotten, advice=advice)
 
     async def retry(
         self, key: ConversationKey, letter: str, events: Sequence[str], *, act: str
     ) -> Literal["ok", "gone", "forgotten", "full", "cold"]:
         """What the turn of a dead letter (the number of any of its entries) answered, as JSON, comes in once more, and the
-        letter is gone with all of its entries: both or none (`forgotten`: the conversation is). The same `act` is done once, and was done whenever it is asked for again. Raises `Unreachable`.
+        letter is gone with all of its entries: both or none (`forgotten`: the conversation is). The same `act` is done once, and
+        was done whenever it is asked for again. Raises `Unreachable`.
         """
         partition = self.store.layout.partition(key.id)
         verdict = await self._run("retry", partition, key.id, key.channel_id, letter, act, *events)

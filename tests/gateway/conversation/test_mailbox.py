@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -133,6 +134,27 @@ async def test_no_key_holds_words_of_two_conversations(world: World) -> None:
         holds = [thread for thread in ("a", "b") if f"secret-{thread}".encode() in dumped]
         assert len(holds) <= 1
         assert not holds or key(holds[0]).id.encode() in name
+
+
+async def test_dead_letters_that_there_is_no_room_for_are_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A turn that was given up must not be gone from the list without a word."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    dead = f"{claim.root}:dead"
+    redis: Any = mailbox.store.redis
+    for letters, is_too_much in ((100, False), (10_500, True)):
+        caplog.clear()
+        async with redis.pipeline(transaction=False) as pipeline:
+            for _ in range(letters):
+                pipeline.xadd(dead, {"conversation": "c", "turn": "t", "reason": "r"})
+            await pipeline.execute()
+        before = await redis.xlen(dead)
+        await mailbox.bury(claim, "turn", "died", records=[], rows=[])
+        gone = before + 1 - await redis.xlen(dead)
+        assert (gone > 0) is is_too_much
+        told = [one for one in caplog.records if one.getMessage() == "dead letters forgotten"]
+        assert [(one.levelname, one.__dict__["fields"]["entries"]) for one in told] == [("ERROR", gone)][:gone]
 
 
 def test_no_two_keys_share_an_id() -> None:
