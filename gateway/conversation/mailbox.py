@@ -466,7 +466,7 @@ class Mailbox:
         """A dead letter, with the notice for the person in `rows`. It closes the open turn, unless it is only about a part
         of what is sent; `used` as in `append`. Raises `Lost`.
         """
-        arguments = (
+        arguments: Sequence[str | bytes | float] = (
             turn_id,
             reason,
             int(closes),
