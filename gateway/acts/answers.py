@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -23,9 +24,11 @@ from gateway.acts.outcomes import (
 )
 from gateway.acts.skill_table import broken, edition, tier_in, version_of
 from gateway.acts.standing import Standing
-from gateway.phrases import say
+from gateway.audit.log import Line
+from gateway.phrases import language_of, phrases, say
 from gateway.rights.access import as_given
 from gateway.text.quoting import fenced, few, quoted
+from gateway.text.unmarked import plain
 from skills.findings import Finding
 from skills.folders import Fault, Skill
 from skills.visible import visible
@@ -81,6 +84,20 @@ def refused(refusal: Refusal, language: str) -> str:
         return say("skill.no.note_decided", language, code=quoted(values["code"]), state=state)
     facts = {name: _said(as_given(one) if name == "command" else one) for name, one in values.items()}
     return say(f"skill.no.{refusal.kind}", language, **facts)
+
+
+def decided_by(line: Line, language: str) -> str:
+    """The rule of a line of the audit log, as people say it: what is one word of ours there is a sentence, of a refusal without
+    its particulars, which the line has beside it.
+    """
+    if line.what == "approval asked":
+        key = f"asked.why.{line.rule}"
+    elif line.what.endswith(" refused"):
+        key = line.rule if line.rule.startswith(("asked.", "pair.")) else f"skill.no.{line.rule}"
+    else:
+        return line.rule
+    words = phrases(language_of(None, language))
+    return plain(words[key].format_map(defaultdict(lambda: "…"))) if key in words else line.rule
 
 
 def named_admin(who: str, room: str, language: str, *, is_one: bool, was_news: bool) -> str:

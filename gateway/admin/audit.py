@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from gateway.acts.answers import decided_by
 from gateway.admin.operations import EVERYTHING, SOMEWHERE, Anywhere, Nothing, Result, operation
 from gateway.admin.visits import Visit
 from gateway.audit import chain
@@ -34,6 +35,8 @@ class AuditLine(Result):
     """With the first digits of hashes alone."""
     rule: str
     """What allowed or refused it."""
+    why: str
+    """The same in words, where it is one word of ours."""
     before: str
     """In a word."""
     after: str
@@ -60,12 +63,12 @@ async def list_(visit: Visit, given: AuditWanted) -> AuditLog:
     found = await audit.page(visit.house.store, rooms=rooms, most=given.most, before=given.before)
     return AuditLog(
         channel=given.channel,
-        lines=[_line(one) for one in found.lines],
+        lines=[_line(one, visit.language) for one in found.lines],
         older=found.older,
     )
 
 
-def _line(one: Line) -> AuditLine:
+def _line(one: Line, language: str) -> AuditLine:
     return AuditLine(
         id=one.id,
         at_ms=one.at_ms,
@@ -75,6 +78,7 @@ def _line(one: Line) -> AuditLine:
         is_refused=one.what.endswith(" refused"),
         thing=shortened(one.thing),
         rule=one.rule,
+        why=decided_by(one, language),
         before=short(one.before),
         after=short(one.after),
     )

@@ -129,7 +129,7 @@ async def show(visit: Visit, given: OneConversation) -> Conversation:
     said = [
         one
         for place, (turn, record) in enumerate(zip(named, records, strict=True), first)
-        for one in said_in(place, turn, record)
+        for one in said_in(place, turn, record, visit.language)
     ]
     turns = [
         turn_of(

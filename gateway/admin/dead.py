@@ -84,7 +84,7 @@ async def show(visit: Visit, given: OneLetter) -> ShownLetter:
     found = await LetterActs(acts, visit.house.mailbox).find(given.letter, here)
     await tell_read(visit, given.channel, found.conversation)
     records = await done_in(visit.house.store, found)
-    said = [one for place, record in enumerate(records) for one in said_in(place, found.turn, record)]
+    said = [one for place, record in enumerate(records) for one in said_in(place, found.turn, record, visit.language)]
     key = _room(found)
     return ShownLetter(letter=_dead(visit, found, await visit.now(key) if key else None), said=said)
 

@@ -12,6 +12,7 @@ from gateway.admin.visits import Visit
 from gateway.conversation.records import Record
 from gateway.costs.spending import Spent
 from gateway.events import Event
+from gateway.phrases import say
 from skills.visible import visible
 
 LINE_MAX: Final = 100
@@ -87,10 +88,10 @@ def turn_of(visit: Visit, conversation: str, turn: str, records: Sequence[Record
     )
 
 
-def said_in(place: int, turn: str, record: Record) -> Iterator[TranscriptLine]:
+def said_in(place: int, turn: str, record: Record, language: str) -> Iterator[TranscriptLine]:
     data = record.data
     is_ours = record.type == "card" or data.get("notice") or data.get("command")
-    for who, text, is_error, rule in _calls(data) if record.type == "answer" else _told(record):
+    for who, text, is_error, rule in _calls(data) if record.type == "answer" else _told(record, language):
         what: What = "notice" if is_ours and record.type in {"reply", "card"} else _WHAT[record.type]
         yield TranscriptLine(
             place=place,
@@ -116,13 +117,13 @@ def _calls(data: Mapping[str, Any]) -> Iterator[tuple[str, str, bool, str]]:
             yield str(block.get("name", "")), given, False, ""
 
 
-def _told(record: Record) -> Iterator[tuple[str, str, bool, str]]:
+def _told(record: Record, language: str) -> Iterator[tuple[str, str, bool, str]]:
     """Who, what, whether it is an error, and the rule that forbade it; nothing of what people don't ask for."""
     data = record.data
     who, text, is_error, rule = "", "", False, ""
     match record.type:
         case "event" | "withdrawn":
-            who, text = _event(data)
+            who, text = _event(data, language)
         case "reply" | "card":
             text = data.get("text", "")
         case "tool_result":
@@ -142,12 +143,14 @@ def _told(record: Record) -> Iterator[tuple[str, str, bool, str]]:
     yield who, text, is_error, rule
 
 
-def _event(data: dict[str, Any]) -> tuple[str, str]:
+def _event(data: dict[str, Any], language: str) -> tuple[str, str]:
     """Who, and what they said."""
     try:
         event = Event.of(dict(data["event"]))
     except (KeyError, ValueError):
         return "", ""
-    files = "".join(f"\n[{file.name}]" for file in event.attachments)
+    files = "".join(
+        f"\n{say('admin.conversation.attached', language, name=file.name or file.kind)}" for file in event.attachments
+    )
     words = f"/{event.name} {event.text}".strip() if event.kind == "command" else event.text or event.value
     return f"{event.actor.name} {event.actor.id}".strip(), words + files

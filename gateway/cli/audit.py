@@ -10,10 +10,11 @@ from pathlib import Path
 import click
 
 from config.loading import Loaded
+from gateway.acts.answers import decided_by
 from gateway.audit.chain import Found, KeptElsewhere, links
 from gateway.audit.chain import verify as check
 from gateway.audit.log import Line, read, short, streams
-from gateway.cli import CHANNEL_HELP, Stop, for_example, pass_readable
+from gateway.cli import CHANNEL_HELP, ENGLISH, Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, key_of
 from skills.visible import exact, one_line
 
@@ -54,7 +55,7 @@ def _told(line: Line) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at_ms / 1_000))
     change = f"{short(line.before) or '–'} → {short(line.after) or '–'}" if line.before or line.after else ""
     who, where = exact(line.who) or "the model", exact(line.channel) or "everywhere"
-    told = (line.what, line.thing, change, f"({line.rule})" if line.rule else "")
+    told = (line.what, line.thing, change, f"({decided_by(line, ENGLISH)})" if line.rule else "")
     return "  ".join((at, who, where, *(one_line(one) for one in told if one)))
 
 

@@ -11,13 +11,13 @@ from gateway.acts.outcomes import Refusal
 from gateway.admin.operations import operations, status_of
 from gateway.admin.visits import Caller
 from gateway.approvals.asked import Word, asked_in, decided
-from gateway.audit.log import Line, page, streams
+from gateway.audit.log import Change, Line, page, streams
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import event_of
 from gateway.conversation.records import Record
 from gateway.conversation.uses import Used
 from gateway.costs.spending import Accounts, Charge, Spent, Tokens, settle
-from gateway.events import Actor, Event
+from gateway.events import Actor, Attachment, Event
 from gateway.intake import Received
 from gateway.store import Script
 from tests.gateway.admin.world import (
@@ -172,6 +172,19 @@ async def test_the_audit_log_comes_in_pages_that_leave_no_line_out(there: Admins
     assert found == whole
     assert [one.at_ms for one in found] == sorted((one.at_ms for one in found), reverse=True)
     assert len(found) == len(await there.audit())
+
+
+async def test_one_word_of_ours_in_the_audit_log_is_told_in_words(there: Admins) -> None:
+    await there.world.say("/skill add", ANA)
+    change = Change("asked", "slack-main/U-MAX", ROOM, OPS.channel_id, "listed")
+    await there.house.shelf.note(change, "approval asked", "KQZX send_mail 1a2b3c")
+    why = {one.rule: one.why for one in (await there.do("audit.list")).lines}
+    assert why["listed"] == "This channel's profile wants a yes for this tool."
+    assert why["no_files"].startswith("There is no file with this message.")
+    assert "/skill add along with it" in why["no_files"]
+    rest = {rule: told for rule, told in why.items() if " " in rule}
+    assert rest
+    assert [*rest] == [*rest.values()], "what names the file and the line stays"
 
 
 async def test_the_audit_log_of_a_person_is_that_of_their_channels(there: Admins) -> None:
@@ -516,7 +529,8 @@ async def test_a_conversation_is_read_by_admins_of_its_channel_and_that_is_in_th
         "conversation": ["slack-main", "C-OPS", "t", None],
         "actor": {"id": "U-MAX", "name": "Max"},
     }
-    event |= {"dedupe_keys": ["k"], "at_ms": 1, "text": "hello\u202e"}
+    attached = [Attachment("image", "a.png", "image/png", 3).dump(), Attachment("sticker", "", "", 0).dump()]
+    event |= {"dedupe_keys": ["k"], "at_ms": 1, "text": "hello\u202e", "attachments": attached}
     records = [
         Record("event", 1, {"event": event, "turn": "t"}),
         Record("tool_result", 2, {"name": "web_fetch", "text": "not allowed", "error": True, "rule": "p.yaml line 1"}),
@@ -532,6 +546,7 @@ async def test_a_conversation_is_read_by_admins_of_its_channel_and_that_is_in_th
         ("reply", ""),
     ]
     assert "\u202e" not in shown.said[0].text, "what is hidden is named"
+    assert shown.said[0].text.endswith("\nAttached: a.png\nAttached: sticker")
     assert (shown.said[1].rule, shown.earlier) == ("p.yaml line 1", 0)
     read = [line for line in await there.audit() if line.what == "conversation show"]
     assert [(line.who, line.thing) for line in read] == [(ADMIN.person, one.id)]
