@@ -9,7 +9,7 @@ REQUIRE := $(if $(DESKMATE_TESTS_REQUIRE),--require $(DESKMATE_TESTS_REQUIRE))
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(REQUIRE)
 
-.PHONY: check setup demo test kill-sweep chaos soak figures model machines fuzz sabotage fix builtin-hashes lock bench clean
+.PHONY: check setup demo test kill-sweep chaos soak figures forged model machines fuzz sabotage fix builtin-hashes lock bench clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := check
 
@@ -55,6 +55,9 @@ soak: .venv/.test ## an hour (MINUTES=60) of even load: memory, keys and descrip
 
 figures: .venv/.test ## an outage of Redis, two workers beside one, loud and quiet channels, two machines on one Redis
 	@$(BIN)/python -m tests.chaos figures $(if $(SEED),--seed $(SEED))
+
+forged: .venv/.test ## 100,000 webhooks (COUNT=) that prove nothing, or hold what no platform says: none accepted, none answered 5xx
+	@$(BIN)/python -m tests.forged $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 
 sabotage: .venv/.test ## each guard is taken out of a copy, one by one: tests have to fail then
 	$(BIN)/python -m tests.sabotage
