@@ -189,7 +189,7 @@ class Store:
         self._is_due = False
         """Somebody will send what is asked: the next tick, or who is connecting."""
         self._connecting: asyncio.Task[None] | None = None
-        self._owed: dict[asyncio.Task[None], str] = {}
+        self._owed: dict[asyncio.Task[Any], str] = {}
         """What is asked until it is done, and how the log names it."""
 
     async def run(self, script: Script, root: str, *arguments: str | bytes | float) -> Any:
@@ -203,31 +203,29 @@ class Store:
         self._send_soon()
         return await ask.answer
 
-    def see_to(self, script: Script, root: str, *arguments: str | bytes | float, told: str) -> asyncio.Task[None]:
+    def see_to(self, script: Script, root: str, *arguments: str | bytes | float, told: str) -> asyncio.Task[Any]:
         """Run a script that may be asked for again, until it was done, whatever becomes of whoever asks. `told` names it in the
-        log, where it could not be done before this process ended.
+        log, where it could not be done before this process ended. Its answer; None: it was given up.
         """
         task = asyncio.create_task(self._until_done(script, root, arguments, told), name="owed")
         self._owed[task] = told
         task.add_done_callback(lambda done: self._owed.pop(done, None))
         return task
 
-    async def _until_done(self, script: Script, root: str, arguments: Sequence[Any], told: str) -> None:
+    async def _until_done(self, script: Script, root: str, arguments: Sequence[Any], told: str) -> Any:
         pause_s = OWED_PAUSE_S
         while True:
             try:
-                await self.run(script, root, *arguments)
+                return await self.run(script, root, *arguments)
             except Refused as error:
                 log(logger, "not done", logging.ERROR, what=told, reason=str(error))
-                return
+                return None
             except Unreachable:
                 if len(self._owed) > OWED_MAX:
                     log(logger, "not done", logging.ERROR, what=told, reason="too much waits for redis")
-                    return
+                    return None
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, OWED_PAUSE_MAX_S)
-            else:
-                return
 
     async def now_ms(self) -> int:
         """The server's time, for who asks once; a process that goes on has `Mailbox.now_ms`. Raises `Unreachable`."""

@@ -257,7 +257,7 @@ async def _attend(desk: Desk, told: dict[str, object]) -> str:
         await desk.mailbox.renew([claim])
         await desk.attend(claim, lambda: 0)
     except (Lost, Refused):
-        return LOST
+        return AWAY if claim.cut_off else LOST
     except Unreachable:
         return AWAY
     finally:

@@ -37,6 +37,8 @@ BELL_WAIT_S = 2.0
 LAG_STEP_S = 0.05
 LAG_AGAIN_S = 0.2
 WATCH_S = 1.0
+HAND_OVER_S = 3.0
+"""How long the end of a worker waits for a Redis that is away, to give back what it holds."""
 
 Attend = Callable[[Claim, Callable[[], int]], Awaitable[Claimed]]
 
@@ -222,9 +224,10 @@ class Runner:
                 claimed = await self._attend(claim, self._places_with_mine)
         except Lost as lost:  # Leaving as well: it is still ours to give
             log(logger, "claim lost", level=logging.WARNING, conversation=claim.conversation, why=type(lost).__name__)
-            # What does not finish, again and again, must not go round for ever, whatever the reason; a worker that
-            # ends is none.
-            await self._hand_over(claim, counts=not (isinstance(lost, Leaving) or self._draining.is_set()))
+            # What does not finish, again and again, must not go round for ever, whatever the reason; but that a worker
+            # ends, or Redis is away, is none.
+            is_ours = isinstance(lost, Leaving) or claim.cut_off or self._draining.is_set()
+            await self._hand_over(claim, counts=not is_ours)
         except Refused as error:
             log(logger, "claim broke", level=logging.ERROR, error=error, conversation=claim.conversation)
         except Unreachable as error:
@@ -266,10 +269,9 @@ class Runner:
         return max(0, min(1, self.places() + 1)) if self.is_open else 0
 
     async def _hand_over(self, claim: Claim, *, counts: bool = False) -> None:
-        """Give back what we may still hold; if we don't, or can't, the lease ends by itself."""
-        with suppress(Unreachable):
-            if await self._mailbox.hand_over(claim, counts=counts):
-                self._bell.ring(self._mailbox.store.layout.partition(claim.conversation))
+        """Give back what we may still hold, as soon as Redis is there: until then it stays among what we hold, and is renewed."""
+        if await self._mailbox.hand_over(claim, counts=counts):
+            self._bell.ring(self._mailbox.store.layout.partition(claim.conversation))
 
     # ---- keeping it ----
 
@@ -331,6 +333,8 @@ class Runner:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for claim in left:
-            await self._hand_over(claim)
+        handing = {asyncio.create_task(self._hand_over(claim)) for claim in left}
+        if handing:
+            await asyncio.wait(handing, timeout=HAND_OVER_S)
+        await cancelled(handing)
         log(logger, "drained", handed_over=len(left))

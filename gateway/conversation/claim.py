@@ -38,6 +38,10 @@ class Claim:
     deadline_s: float
     """By the local clock that also runs in suspend; nothing may be started after it."""
     lost: bool = False
+    unheard: bool = False
+    """Redis was asked in time to lengthen the lease, and has not answered."""
+    cut_off: bool = False
+    """The lease ended while Redis did not answer: nobody is to blame."""
     leaving: bool = False
     """The worker ends: stop at the next border of a step."""
     writes: int = 0
@@ -52,6 +56,7 @@ class Claim:
     def check(self) -> None:
         """Raise `Lost` unless it is certainly still ours."""
         if self.seconds_left() <= 0:
+            self.cut_off = self.cut_off or (self.unheard and not self.lost)
             self.lost = True
             raise Fenced(self.conversation)
 

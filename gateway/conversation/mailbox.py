@@ -247,9 +247,12 @@ class Mailbox:
     async def _renew(self, root: str, claims: Sequence[Claim]) -> None:
         asked_s = boot_clock_s()
         named = [text for claim in claims for text in (claim.conversation, claim.token)]
+        for claim in claims:
+            claim.unheard = claim.unheard or asked_s < claim.deadline_s
         lost, news = await self.store.run(script("renew"), root, self._settings, *named)
         gone, fresh = {c.decode() for c in lost}, {c.decode() for c in news}
         for claim in claims:
+            claim.unheard = False
             if claim.conversation in gone:
                 claim.lost = True
             else:
@@ -431,12 +434,18 @@ class Mailbox:
         claim.rev, claim.begin = int(rev or 0), int(begin or 0)
 
     async def hand_over(self, claim: Claim, *, counts: bool = False) -> bool:
-        """Back to `ready` for another worker, as a try only if it `counts`. True: the bell is due."""
+        """Back to `ready` for another worker, as a try only if it `counts`. True: the bell is due.
+
+        Asked until Redis answers, whatever becomes of whoever asks: else it would count as a death that Redis was away.
+        Whoever renews it meanwhile keeps it from being counted before.
+        """
         claim.lost = True
-        verdict, ring = await self.store.run(
-            script("hand_over"), claim.root, self._settings, claim.conversation, claim.token, int(counts)
+        named = (claim.conversation, claim.token, int(counts))
+        told = f"conversation {claim.conversation} is given back"
+        answer = await asyncio.shield(
+            self.store.see_to(script("hand_over"), claim.root, self._settings, *named, told=told)
         )
-        return bool(verdict == b"OK" and ring)
+        return bool(answer and answer[0] == b"OK" and answer[1])
 
     async def sole(self, claim: Claim, *, begins: bool) -> bool:
         """May it go on with nothing beside it? No: another one does. From when it `begins`, its holder's death counts.

@@ -10,6 +10,8 @@ async with own_redis(folder) as server:
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -56,6 +58,17 @@ class OwnRedis:
         if self.process:
             self.process.kill()
             self.process.wait(10)
+
+    def pause(self) -> None:
+        """It answers nothing until it goes on; what is asked meanwhile it may do then."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.process
+        os.killpg(self.process.pid, number)
 
     @property
     def file(self) -> Path:

@@ -87,14 +87,14 @@ class Plain:
         return sorted(there, key=lambda c: (c.ready_ms, c.id))
 
     def sweep(self, now_ms: int) -> None:
-        """Whose lease or wait is over is ready; but who held something while nobody at all was there gets a moment more."""
+        """Whose lease or wait is over is ready; but who held something while nobody at all was there has a moment left."""
         slept = self.pulse_ms is not None and now_ms - self.pulse_ms > LEASE_MS / 2
         self.pulse_ms = now_ms
         for c in self.conversations.values():
-            if c.due_ms is not None and c.due_ms <= now_ms:
+            if c.due_ms is not None:
                 if slept and c.token:
-                    c.due_ms = now_ms + LEASE_MS // 2
-                else:
+                    c.due_ms = max(c.due_ms, now_ms + LEASE_MS // 2)
+                if c.due_ms <= now_ms:
                     c.put(now_ms)
 
     def grantable(self, places: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -13,8 +14,11 @@ from gateway.conversation.key import ConversationKey
 from gateway.running.serving import cancelled
 from gateway.store import Layout
 from tests.harness.fake_model import KEY
+from tests.harness.own_redis import own_redis
 from tests.workers.at_desk import WHERE, AtDesk, at_desk
+from workers import alone
 from workers.alone import attend_alone
+from workers.desk import Desk
 
 ELSEWHERE = ConversationKey("chat", "room", "other")
 
@@ -51,3 +55,28 @@ async def test_who_waits_for_a_process_is_held_by_nobody_and_processes_begin_one
             assert len(begun) == 1
         finally:
             await cancelled([task for task in asyncio.all_tasks() if task.get_name() == "alone"])
+
+
+async def test_a_child_that_redis_did_not_answer_until_the_lease_had_ended_says_so(
+    tmp_path: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parent takes what was lost for a try."""
+    play = {"mailbox": {"lease_s": 2.0, "send_timeout_s": 0.5}, "redis": {"timeout_s": 0.3}}
+    async with (
+        own_redis(tmp_path / "redis") as server,
+        at_desk(tmp_path, server.url, layout.prefix, settings=play) as world,
+    ):
+        mailbox = world.desk.mailbox
+
+        async def attend(_: Desk, claim: Claim, __: Callable[[], int]) -> None:
+            server.pause()
+            try:
+                await mailbox.append(claim)
+            finally:
+                server.go_on()
+
+        monkeypatch.setattr(Desk, "attend", attend)
+        await world.say("hello")
+        [claim] = await claimed(world, 1)
+        told = {"conversation": claim.conversation, "root": claim.root, "token": claim.token, "rev": 0, "begin": 0}
+        assert await alone._attend(world.desk, told) == alone.AWAY

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, Leaving, 
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import SOLE_AFTER
 from gateway.running.serving import cancelled
-from gateway.store import Refused, Unreachable
+from gateway.store import Refused, Script, Unreachable
 from tests.harness.model_replies import says
+from tests.harness.own_redis import own_redis
 from tests.harness.processes import until
 from tests.workers.at_desk import AtDesk, at_desk
 from workers.desk import Desk
@@ -108,6 +109,94 @@ async def test_that_a_worker_ends_or_redis_is_away_is_no_try(
         async with running(world, redis_url, attend, never, never):
             await until(lambda: len(seen) > BURY_AFTER)
         assert set(seen) == {0}
+
+
+@pytest.mark.parametrize(("lease_s", "left_s"), [(4.0, 4.0), (60.0, 1.0)])
+async def test_that_redis_is_away_with_a_write_open_until_the_lease_has_ended_is_no_try(
+    tmp_path: Path, layout: Any, lease_s: float, left_s: float
+) -> None:
+    """F55: also where Redis answers again right then, and has not ended the lease itself."""
+    play = {"mailbox": {"poll_s": 0.05, "lease_s": lease_s, "send_timeout_s": 0.2}, "redis": {"timeout_s": 0.5}}
+    async with (
+        own_redis(tmp_path / "redis") as server,
+        at_desk(tmp_path, server.url, layout.prefix, settings=play) as world,
+    ):
+        seen: list[int] = []
+
+        async def attend(claim: Claim, places: Callable[[], int]) -> Claimed:
+            seen.append(claim.tries)
+            if len(seen) > 1:
+                return await world.desk.attend(claim, places)
+            server.pause()
+            claim.deadline_s -= lease_s - left_s
+            try:
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(quietly(world.desk.mailbox.renew([claim])))
+                    both.create_task(world.desk.mailbox.append(claim))
+            except* Fenced as group:
+                raise group.exceptions[0] from None
+            finally:
+                server.go_on()
+            raise AssertionError("it was written")
+
+        await world.say("hello")
+        async with running(world, server.url, attend, never, never):
+            await until(lambda: bool(world.room.sent))
+        assert set(seen) == {0}
+
+
+async def quietly(asked: Awaitable[None]) -> None:
+    with suppress(Unreachable):
+        await asked
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_what_a_worker_has_to_give_back_while_redis_is_away_it_gives_back_later(
+    tmp_path: Path, layout: Any, ends: bool
+) -> None:
+    """Else its lease would run out, as that of a dead one does. Also where the worker ends meanwhile."""
+    play = {"mailbox": {"poll_s": 0.05, "lease_s": 60.0, "send_timeout_s": 0.2}, "redis": {"timeout_s": 0.3}}
+    async with (
+        own_redis(tmp_path / "redis") as server,
+        at_desk(tmp_path, server.url, layout.prefix, settings=play) as world,
+    ):
+        seen: list[int] = []
+        tried = asyncio.Event()
+        mailbox = world.desk.mailbox
+        run = mailbox.store.run
+
+        async def run_and_tell(script: Script, root: str, *arguments: Any) -> Any:
+            try:
+                return await run(script, root, *arguments)
+            except Unreachable:
+                if script.name == "hand_over":
+                    tried.set()
+                raise
+
+        mailbox.store.run = run_and_tell  # type: ignore[method-assign]
+
+        async def attend(claim: Claim, places: Callable[[], int]) -> Claimed:
+            seen.append(claim.tries)
+            if len(seen) > 1:
+                return await world.desk.attend(claim, places)
+            server.pause()
+            await mailbox.load(claim.conversation)
+            raise AssertionError("it answered")
+
+        async def goes_on() -> None:
+            await tried.wait()
+            server.go_on()
+
+        await world.say("hello")
+        going = asyncio.create_task(goes_on())
+        async with running(world, server.url, attend, never, never):
+            await (tried.wait() if ends else until(lambda: bool(world.room.sent), within_s=20))
+        await going
+        if ends:
+            await until(lambda: not mailbox.store._owed)
+            [again] = (await mailbox.claim(0, "another", 1)).grants
+            seen.append(again.tries)
+        assert seen == [0, 0]
 
 
 async def test_what_many_died_with_has_its_worker_for_itself(tmp_path: Path, redis_url: str, layout: Any) -> None:

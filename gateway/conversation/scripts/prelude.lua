@@ -132,16 +132,17 @@ local function advance(c, rev, wid)
   redis.call('HSET', key(c), 'rev', text(rev + 1), 'last', wid)
 end
 
--- Nobody has asked for a while: the server slept, or the way to it was cut, and every lease has run out at once. Holders
--- that live give back what they hold in a moment; they get that moment, and nobody counts them as dead.
+-- Nobody has asked for a while: the server slept, or the way to it was cut, and no lease was renewed. Holders that live
+-- renew or give back what they hold in a moment; they get that moment, and nobody counts them as dead.
 local function after_a_sleep()
   local before = tonumber(redis.call('GETSET', P .. 'pulse', text(now)) or now)
   if now - before <= S.lease_ms / 2 then
     return
   end
-  for _, c in ipairs(redis.call('ZRANGEBYSCORE', P .. 'due', '-inf', text(now))) do
+  local at_least = text(now + S.lease_ms / 2)
+  for _, c in ipairs(redis.call('ZRANGEBYSCORE', P .. 'due', '-inf', '(' .. at_least)) do
     if redis.call('HEXISTS', key(c), 'token') == 1 then
-      redis.call('ZADD', P .. 'due', text(now + S.lease_ms / 2), c)
+      redis.call('ZADD', P .. 'due', at_least, c)
     end
   end
 end

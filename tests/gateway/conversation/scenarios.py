@@ -14,7 +14,7 @@ from gateway.conversation.claim import Behind, Claim, Fenced
 from gateway.conversation.mailbox import SOLE_AFTER, Mailbox, event_of, script
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
-from gateway.store import Refused
+from gateway.store import Refused, Script
 from tests.gateway.conversation.world import World, key, now_ms, texts, until
 
 
@@ -452,6 +452,35 @@ async def a_holder_past_its_own_deadline_asks_nobody(world: World) -> None:
     assert not [one for one in (await mailbox.load(claim.conversation)).history if one.type == "reply"]
 
 
+def renewed_later(mailbox: Mailbox, claim: Claim) -> tuple[asyncio.Task[None], asyncio.Event]:
+    """It is asked for, and not answered before whoever waits for that has looked."""
+    asked, run = asyncio.Event(), mailbox.store.run
+
+    async def ask(script: Script, root: str, *arguments: Any) -> Any:
+        asked.set()
+        return await run(script, root, *arguments)
+
+    mailbox.store.run = ask  # type: ignore[method-assign]
+    return asyncio.create_task(mailbox.renew([claim])), asked
+
+
+async def only_who_asked_in_time_for_a_longer_lease_is_not_to_blame(world: World) -> None:
+    """Whoever was held up for longer than its lease asks as well, when it is too late."""
+    mailbox = await world.mailbox()
+    for in_time in (False, True):
+        await world.say(mailbox, "hello", key(f"t{in_time}"))
+        claim = await world.claim_one(mailbox)
+        if not in_time:
+            claim.deadline_s = 0.0
+        renewing, asked = renewed_later(mailbox, claim)
+        await asked.wait()
+        claim.deadline_s = 0.0
+        with pytest.raises(Fenced):
+            claim.check()
+        assert claim.cut_off == in_time
+        await renewing
+
+
 async def a_sleep_of_the_server_counts_nobody_as_dead(world: World) -> None:
     """Nothing was asked for longer than half a lease: holders that live get a moment to give back what they hold."""
     mailbox = await world.mailbox()
@@ -464,6 +493,22 @@ async def a_sleep_of_the_server_counts_nobody_as_dead(world: World) -> None:
     await mailbox.hand_over(claim)
     again = await world.claim_one(mailbox, "w2")
     assert again.tries == 0
+
+
+async def a_lease_that_ends_right_after_a_sleep_lasts_for_the_moment(world: World) -> None:
+    """It was not renewed while nobody could ask: its holder lives as well."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    redis = mailbox.store.redis
+    seconds, micros = await redis.time()
+    now_ms = int(seconds) * 1000 + int(micros) // 1000
+    await redis.zadd(f"{claim.root}:due", {claim.conversation: now_ms + 1})
+    await redis.decrby(f"{claim.root}:pulse", 60_000)
+    await mailbox.claim(0, "w2", 0)
+    ends_ms = await redis.zscore(f"{claim.root}:due", claim.conversation)
+    assert ends_ms is not None
+    assert ends_ms >= now_ms + mailbox.settings.lease_s * 500
 
 
 SCENARIOS = {
