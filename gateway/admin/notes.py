@@ -41,6 +41,9 @@ class NoteList(Result):
     may_approve: bool
     """Whether you may accept and refuse those that wait."""
     may_revert: bool
+    """Whether you may take those of the channel back."""
+    may_revert_everywhere: bool
+    """Whether you may take those back that hold in all channels."""
 
 
 class WaitingIn(Result):
@@ -81,6 +84,7 @@ async def list_(visit: Visit, given: Anywhere) -> NoteList:
         everywhere=[_row(one) for one in found.everywhere],
         may_approve=visit.may_here("skill approve", here),
         may_revert=visit.may_here("skill notes revert", here),
+        may_revert_everywhere=notes.acts.by.is_operator,
     )
 
 

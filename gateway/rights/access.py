@@ -438,7 +438,10 @@ def _tool(here: Here, use: ToolUse) -> Verdict:
 def _command(actor: Actor | None, here: Here, name: str, *, about_others: bool) -> Verdict:
     role = COMMANDS.get(name)
     if role is None:
-        return Verdict(False, "role", f"no role may: there is no command {name}")
+        in_one = name.removesuffix(" everywhere")
+        is_wider = in_one != name and in_one in COMMANDS
+        what = f" do {as_given(in_one)} for all channels" if is_wider else f": there is no command {name}"
+        return Verdict(False, "role", f"no role may{what}")
     if told := guest_rule(actor, here):
         is_theirs = role == "guest" and not about_others
         return Verdict(is_theirs, "allowed" if is_theirs else "guest", told)

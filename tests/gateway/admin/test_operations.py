@@ -482,6 +482,22 @@ async def test_what_no_role_gives_for_all_connections_is_the_operators(there: Ad
     await there.do(act, OPERATOR, channel="", **given)
 
 
+async def test_a_note_of_all_channels_is_the_operators_to_take_back_and_owners_are_told_so(there: Admins) -> None:
+    await there.do("notes.promote", OWNER, channel=ROOM, code=there.kept)
+    for caller, may in ((OWNER, False), (OPERATOR, True)):
+        found = await there.do("notes.list", caller, channel=ROOM)
+        assert (found.may_revert, found.may_revert_everywhere) == (True, may)
+    code = found.everywhere[0].code
+    for channel, why in (
+        (ROOM, f"The note `{code}` holds in all channels, and only the operator can change it"),
+        ("", "This is for the operator (`no role may do /skill notes revert for all channels`)"),
+    ):
+        with pytest.raises(Refusal) as refused:
+            await there.do("notes.revert", OWNER, channel=channel, code=code)
+        assert answers.refused(refused.value, "en").startswith(why)
+    await there.do("notes.revert", OPERATOR, channel="", code=code)
+
+
 async def test_what_can_be_no_code_is_none_of_the_wrong_ones_that_are_counted(there: Admins) -> None:
     with pytest.raises(Refusal, match=r"pair\.no_code"):
         await there.do("people.accept", ADMIN, channel=ROOM, code="AAAA-AAA")

@@ -121,6 +121,16 @@ async def test_an_act_where_nobody_has_written_yet_warns_on_the_page(busy: Serve
         assert "Nobody has written in slack-main/C-NEW yet" in (await browser.get("/admin")).text
 
 
+async def test_only_the_operator_is_offered_to_take_back_a_note_of_all_channels(busy: Served) -> None:
+    await busy.there.do("notes.promote", OWNER, channel=ROOM, code=busy.there.kept)
+    [code] = [one.code for one in (await busy.there.do("notes.list", OWNER, channel=ROOM)).everywhere]
+    for caller, times in ((OWNER, 0), (OPERATOR, 1)):
+        async with busy.browser(caller) as browser:
+            page = (await browser.get(f"/admin/skills?channel={ROOM}")).text
+        assert f"<code>{code}</code>" in page
+        assert page.count(f"Take back {code}") == times
+
+
 async def test_dead_letters_say_in_words_what_happened(busy: Served) -> None:
     letter = await busy.there.bury()
     why = "the process that answered it ended unexpectedly (SIGKILL)"
