@@ -79,6 +79,9 @@ def refused(refusal: Refusal, language: str) -> str:
     if refusal.kind == "exchanged":
         facts = {name: _said(values[name]) for name in ("id", "other", "hash")}
         return f"{say('skill.no.exchanged', language, **facts)}\n\n{_shown(values['review'], language)}"
+    if refusal.kind == "unreadable" and "anew" in values:
+        way = say("skill.no.unreadable.anew", language, anew=quoted(values["anew"]))
+        return f"{say('skill.no.unreadable', language)}\n\n{way}"
     if refusal.kind == "note_decided":
         state = say(f"skill.state.{values['state']}", language)
         return say("skill.no.note_decided", language, code=quoted(values["code"]), state=state)

@@ -114,7 +114,7 @@ class Visit:
         try:
             return await self.house.shelf.everywhere(self.loaded)
         except ValueError:
-            raise Refusal("unreadable") from None
+            raise Refusal("unreadable", anew="deskmate skills anew --everywhere") from None
 
     def acts(self, channel: str) -> Acts:
         """What this person may do there. What holds for the whole organisation takes the right that is called so."""

@@ -131,6 +131,19 @@ async def test_only_the_operator_is_offered_to_take_back_a_note_of_all_channels(
         assert page.count(f"Take back {code}") == times
 
 
+async def test_lost_switches_of_the_organisation_leave_a_card_that_says_what_to_do(busy: Served) -> None:
+    await busy.there.do("skills.switch", OWNER, channel="", id="triage", to="off")
+    store = busy.there.house.store
+    async with busy.browser(OWNER) as browser:
+        await browser.get("/admin")
+        await store.redis.delete(f"{store.layout.skills_root}:org")
+        answer = await browser.get("/admin/skills")
+        assert answer.status == 503
+        assert "deskmate skills anew --everywhere" in answer.text
+        chinese = (await browser.get("/admin/skills", **{"Accept-Language": "zh"})).text
+        assert "重新开始：" in chinese
+
+
 async def test_dead_letters_say_in_words_what_happened(busy: Served) -> None:
     letter = await busy.there.bury()
     why = "the process that answered it ended unexpectedly (SIGKILL)"
