@@ -100,7 +100,7 @@ class Street(Lane):
 
     def _configure(self, name: str, urls: Mapping[str, str]) -> Path:
         stands = self.stands
-        direct = {"model": stands.model.url, "telegram": stands.keyless.url, "tools": stands.tools.url}
+        direct = {"model": f"{stands.model.url}/{name}", "telegram": stands.keyless.url, "tools": stands.tools.url}
         direct["slack"] = stands.searched.url
         file = super()._configure(name, {**urls, **direct, "platform": f"{stands.keyed.url}/{name}"})
         settings = yaml.safe_load(file.read_text())

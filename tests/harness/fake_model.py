@@ -135,12 +135,14 @@ class FakeModel:
 
     @property
     def url(self) -> str:
+        """Whoever has a name to be known by asks at `URL/NAME`."""
         return f"http://127.0.0.1:{self._port}"
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=32 * 1024 * 1024)
-        app.router.add_post("/v1/messages", self._messages)
-        app.router.add_post("/v1/messages/count_tokens", self._count)
+        for who in ("", "/{who}"):
+            app.router.add_post(f"{who}/v1/messages", self._messages)
+            app.router.add_post(f"{who}/v1/messages/count_tokens", self._count)
         if self._ledger_path:
             self._ledger = self._ledger_path.open("a", encoding="utf-8")
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)

@@ -1,4 +1,4 @@
-"""Six kinds of turn, as what people write and what the scripted model answers.
+"""Seven kinds of turn, as what people write and what the scripted model answers.
 
 A message names itself (`mark:c7.0`), its kind, and its conversation's word; the model finds all three in what it is sent,
 so that one script serves every conversation at once. A call names itself as well: `c7.0.s1`.
@@ -60,6 +60,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind("plain", "no tool"),
         Kind("read", "three tools that only read, side by side", (("current_time", "look", "look"),)),
         Kind("once", "a tool that must not run twice, then one that reads", (("pay",), ("look",))),
+        Kind("batch", "three tools side by side, two of which must not run twice", (("look", "pay", "pay"),)),
         Kind("asks", "a tool that waits for a person's yes", (("sign",),), asks=True),
         Kind("long", "a reply in three parts", parts=3),
         Kind("compact", "what was said is put away, and one more message comes", compacts=True),

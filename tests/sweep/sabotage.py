@@ -11,13 +11,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gateway.conversation import mailbox
+from gateway.conversation.records import Record
 from gateway.platforms import Outcome
 from gateway.platforms.slack import Adapter as Slack
 from gateway.platforms.standard_webhooks import Adapter
 from gateway.store import Script
-from workers import turn
+from workers import runner, turn
+from workers.agent import moves
 from workers.agent.moves import Pending
-from workers.calling.judging import Judge
+from workers.calling.judging import Barred, Judge
 from workers.prompt.context import begin_after
 from workers.sending import delivery
 
@@ -92,10 +94,61 @@ def puts_too_much_away() -> None:
     vars(turn)["begin_after"] = begins
 
 
+def gives_up() -> None:
+    """A turn whose holder died once is given up."""
+    vars(runner)["BURY_AFTER"] = 1
+
+
+def asks_again() -> None:
+    """An answer that somebody else has saved last is not seen."""
+    load = Record.load_all
+
+    def loads(lines: Any) -> list[Record]:
+        found = load(lines)
+        if found and found[-1].type == "answer":
+            found[-1] = Record("unreadable", found[-1].at_ms, {"line": ""})
+        return found
+
+    Record.load_all = loads  # type: ignore[method-assign]
+
+
+def runs_all_again() -> None:
+    """With a call that has no result, its siblings that have one are run again."""
+    pending = moves.pending
+
+    def forgets(records: Any, answer: Any) -> Any:
+        before = [record for record in records if record.type not in {"tool_start", "tool_result"}]
+        return pending(before, answer) if pending(records, answer) else ()
+
+    vars(moves)["pending"] = forgets
+
+
+def makes_up() -> None:
+    """Of a call that was begun it is said that it was done."""
+    judge = Judge.judge
+
+    def invents(self: Judge, call: Pending, *given: Any) -> Any:
+        return Barred(call, "Done.") if call.was_started else judge(self, call, *given)
+
+    Judge.judge = invents  # type: ignore[method-assign, assignment]
+
+
+def says_half() -> None:
+    """Of an answer only the beginning is sent."""
+    send = Adapter.send
+
+    async def sends(self: Adapter, to: Any, part: Any, key: str) -> Any:
+        text = part.payload.get("text", "")
+        return await send(self, to, replace(part, payload={**part.payload, "text": text[: len(text) // 2]}), key)
+
+    Adapter.send = sends  # type: ignore[method-assign]
+
+
 SABOTAGES: Final[Mapping[str, Callable[[], None]]] = {
     one.__name__: one
     for one in (
         *(runs_again, new_keys, knows_nothing, writes_on),
         *(looks_nowhere, knows_all_keys, puts_too_much_away),
+        *(gives_up, asks_again, runs_all_again, makes_up, says_half),
     )
 }

@@ -8,6 +8,7 @@ import random
 import re
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -51,25 +52,27 @@ class Model(FakeModel):
         self._whose = whose
 
     async def _receive(self, request: web.Request, *, counting: bool) -> tuple[Asked, dict[str, Any]]:
-        process = self._whose(ends_of(request))
+        process = request.match_info.get("who") or self._whose(ends_of(request))
         asked, parsed = await super()._receive(request, counting=counting)
         self.asked.clear()  # the ledger has them
-        is_right = parsed and not asked.refused
-        turn = kinds.turn_of(asked) if parsed else None
+        turn, wrong = None, asked.refused or ""
+        with suppress(LookupError):
+            turn = kinds.turn_of(asked) if parsed else None
+        wrong = wrong or ("" if turn else "no person says anything in it")
         self._events.write(
             history.Asked(
                 now_s(),
                 conversation=turn.message.split(".")[0] if turn else "",
-                problem=asked.refused or "",
-                answer=kinds.name_of(asked) if is_right else "",
-                text=kinds.text_of(kinds.answer(asked)) if is_right else "",
-                receipts=kinds.receipts_in(asked) if is_right else (),
-                said=kinds.said_in(asked) if parsed else (),
-                unknown=kinds.unknown_in(asked) if parsed else (),
+                problem=wrong,
+                answer=kinds.name_of(asked) if not wrong else "",
+                text=kinds.text_of(kinds.answer(asked)) if not wrong else "",
+                receipts=kinds.receipts_in(asked) if not wrong else (),
+                said=kinds.said_in(asked) if turn else (),
+                unknown=kinds.unknown_in(asked) if turn else (),
                 canaries=kinds.canaries_in(asked),
                 tokens=len(asked.body) // 4,
                 process=process,
-                purpose="summary" if parsed and kinds.is_summary(asked) else "turn",
+                purpose="summary" if turn and kinds.is_summary(asked) else "turn",
             )
         )
         return asked, parsed

@@ -13,19 +13,23 @@ from config.settings import environment
 from tests.sweep.choosing import Order
 from tests.sweep.kinds import KINDS
 from tests.sweep.run import summary, sweep
+from tests.sweep.steps import STEPS
 
 ROOT = Path(__file__).parents[2]
 COUNT = 30
 
 
 @pytest.mark.timeout(300)
-async def test_a_process_killed_at_thirty_messages_of_six_kinds_of_turn_breaks_nothing(tmp_path: Path) -> None:
+async def test_a_process_killed_at_thirty_messages_of_all_kinds_of_turn_breaks_nothing(tmp_path: Path) -> None:
     told: list[str] = []
     result = await sweep(Order(seed=20, count=COUNT, lanes=5, spread=True), tmp_path, told.append)
     assert result.is_good, "\n".join([*told, *summary(result)])
     by_kind = Counter(one.plan.kind.name for one in result.struck)
     assert by_kind.keys() == KINDS.keys()
     assert len(result.struck) >= COUNT * 0.8, "points come by again"
+    met = {name: step.meets(result.points[step.kind, "keyed", False]) for name, step in STEPS.items()}
+    assert list(met) == [f"W{number}" for number in range(1, 25)]
+    assert not [name for name, points in met.items() if not points], "each step of a turn is struck by a whole sweep"
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,19 @@ async def test_a_process_killed_at_thirty_messages_of_six_kinds_of_turn_breaks_n
             "I2 doubled",
         ),
         ("puts_too_much_away", ("--kinds", "compact", "--count", "0"), "I4 neither the old history nor the new one"),
+        ("gives_up", ("--kinds", "plain", "--at", "after worker redis take"), "I1 notice in place of an answer"),
+        (
+            "asks_again",
+            ("--kinds", "once", "--at", "after worker redis append answer #1"),
+            "I9 asked for what was kept",
+        ),
+        (
+            "runs_all_again",
+            ("--kinds", "batch", "--at", "after worker redis append tool_result #1"),
+            "I3 run again although its result was kept",
+        ),
+        ("makes_up", ("--kinds", "once", "--at", "within worker tools tools/call #1"), "I3 result that no tool gave"),
+        ("says_half", ("--kinds", "plain", "--count", "0"), "I2 half left"),
         ("writes_on", ("--kinds", "plain", "--at", "before worker redis settle #1", "--how", "stop"), "I5 two writers"),
     ],
 )

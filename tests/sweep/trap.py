@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -126,6 +126,9 @@ class Wires:
             return "grant"
         if name.startswith("BLPOP") and message.answer and not message.answer.startswith((b"*-1", b"_")):
             return "bell"
+        if name == "append":  # what it keeps says which step of a turn it is
+            types = dict.fromkeys(str(record.get("type")) for record in records_of(message.words))
+            return " ".join(("append", "+".join(types))).strip()
         return "" if BACKGROUND.match(name) else name
 
     def _note(self, message: Message, place: Place) -> None:
@@ -167,10 +170,7 @@ class Wires:
         """What of the model and of tools a write keeps: fields of `Wrote`."""
         answers: list[str] = []
         results: list[str] = []
-        for word in words:
-            if not word.startswith(b'{"v"'):
-                continue
-            record = json.loads(word)
+        for record in records_of(words):
             match record.get("type"):
                 case "answer":
                     uses = [one for one in record["content"] if one["type"] == "tool_use"]
@@ -190,6 +190,11 @@ class Wires:
         name = self._called(parts[1])
         self.names[words[5].decode()] = name
         self.ids[name] = words[5].decode()
+
+
+def records_of(words: Sequence[bytes]) -> Iterator[dict[str, Any]]:
+    """Those that a write brings into a history."""
+    return (json.loads(word) for word in words if word.startswith(b'{"v"'))
 
 
 def fence_of(token: str) -> int:
