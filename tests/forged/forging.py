@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
 
@@ -250,7 +251,7 @@ def replaced(rng: random.Random, raw: bytes) -> bytes:
             case 1:
                 held[key] = [held[key]] if rng.random() < 0.5 else {"id": held[key]}
             case _:
-                held[key] = rng.choice(HOSTILE)
+                held[key] = deepcopy(rng.choice(HOSTILE))
     return json.dumps(whole).encode()
 
 
