@@ -5,8 +5,9 @@ if redis.call('HGET', key(c), 'token') ~= ARGV[3] then
 end
 go_on_when_full()
 local ch = channel_of(c)
+local waits = redis.call('HEXISTS', key(c), 'waits') == 1
 free(c, ch)
-if ARGV[4] == '1' then
+if ARGV[4] == '1' and not waits then -- of what has not begun nobody died
   redis.call('HINCRBY', key(c), 'tries', 1)
 end
 put(c, ch)

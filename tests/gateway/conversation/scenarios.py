@@ -299,6 +299,18 @@ async def who_waits_until_nothing_is_beside_it_is_not_to_blame(world: World) -> 
     assert again.tries == SOLE_AFTER + 1
 
 
+async def what_is_lost_while_it_waits_until_nothing_is_beside_it_is_not_to_blame(world: World) -> None:
+    mailbox = await world.mailbox()
+    claim = await died(world, mailbox)
+    assert await mailbox.sole(claim, begins=False)
+    await mailbox.hand_over(claim, counts=True)
+    claim = await world.claim_one(mailbox)
+    assert claim.tries == SOLE_AFTER
+    assert await mailbox.sole(claim, begins=True)
+    await mailbox.hand_over(claim, counts=True)
+    assert (await world.claim_one(mailbox)).tries == SOLE_AFTER + 1
+
+
 async def one_at_a_time_has_nothing_beside_it(world: World) -> None:
     """Else one that takes down a whole machine would be counted against the other."""
     mailbox = await world.mailbox()
