@@ -48,6 +48,8 @@ ALIVE, READY, BEGUN, SETTLED, LOST, AWAY = ".", "r", "b", "!", "L", "A"
 """What a child tells: that its loop goes round; that it can be used; of a conversation, that it begins, that it is given
 back, that somebody else has it, or that Redis could not be reached.
 """
+NOT_BEGUN = "-"
+"""What it did not live to tell: it died, or stood still, before the conversation began in it. That is nobody's fault."""
 
 
 def attend_alone(desk: Desk, config: Path) -> Callable[[Claim], Awaitable[None]]:
@@ -75,7 +77,7 @@ class _Alone:
         claim.check()
         child = await self._child(claim)
         if child is None:
-            await self._desk.mailbox.park(claim, LATER_MS, None, self._desk.worker, 0)
+            await self._later(claim)
             return
         child.taken.set()
         log(logger, "alone", conversation=claim.conversation, tries=claim.tries)
@@ -85,11 +87,14 @@ class _Alone:
             ended = await child.attend(claim, silent_s=self._desk.mailbox.settings.lease_s)
         finally:
             self._busy -= 1
-            if isinstance(ended, str) and child.lives:
+            if isinstance(ended, str) and ended != NOT_BEGUN and child.lives:
                 self._keep(self._rest(child))
             else:
                 await child.end()
         await self._judge(claim, ended)
+
+    async def _later(self, claim: Claim) -> None:
+        await self._desk.mailbox.park(claim, LATER_MS, None, self._desk.worker, 0)
 
     async def _child(self, claim: Claim) -> _Child | None:
         """One that is free. None: there will be, later."""
@@ -144,6 +149,10 @@ class _Alone:
     async def _judge(self, claim: Claim, ended: str | int | None) -> None:
         if ended == SETTLED:
             return
+        if ended == NOT_BEGUN:
+            log(logger, "died idle", level=logging.WARNING, conversation=claim.conversation)
+            await self._later(claim)
+            return
         if ended == AWAY:
             raise Unreachable("a child could not reach Redis")
         if ended is None:
@@ -186,8 +195,8 @@ class _Child:
         return False
 
     async def attend(self, claim: Claim, *, silent_s: float) -> str | int | None:
-        """What it tells at the end; its exit code if it died of it. None: it gave no sign of life for so long. We keep
-        its lease, so nobody else would ever end it.
+        """What it tells at the end, or `NOT_BEGUN`; its exit code if it died of it. None: it gave no sign of life for so long.
+        We keep its lease, so nobody else would ever end it.
         """
         told = {
             "conversation": claim.conversation,
@@ -204,8 +213,8 @@ class _Child:
                 if word := word.replace(BEGUN, ""):
                     return word
             code = await self._process.wait()
-            return code if has_begun else LOST  # it died while it was idle: that is nobody's fault
-        return None
+            return code if has_begun else NOT_BEGUN
+        return None if has_begun else NOT_BEGUN
 
     async def end(self) -> None:
         await stop_child(self._process, within_s=1.0)

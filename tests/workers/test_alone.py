@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -11,6 +11,8 @@ import pytest
 
 from gateway.conversation.claim import Claim
 from gateway.conversation.key import ConversationKey
+from gateway.conversation.mailbox import SOLE_AFTER
+from gateway.running.children import Child, start_child
 from gateway.running.serving import cancelled
 from gateway.store import Layout
 from tests.harness.fake_model import KEY
@@ -80,3 +82,27 @@ async def test_a_child_that_redis_did_not_answer_until_the_lease_had_ended_says_
         [claim] = await claimed(world, 1)
         told = {"conversation": claim.conversation, "root": claim.root, "token": claim.token, "rev": 0, "begin": 0}
         assert await alone._attend(world.desk, told) == alone.AWAY
+
+
+@pytest.mark.parametrize("then", ["read order; exit 9", "exec sleep 60"])
+async def test_that_a_child_dies_or_stands_still_before_it_has_begun_is_no_try(
+    tmp_path: Path, redis_url: str, layout: Layout, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """Who was killed while it was idle had nothing of it in hand."""
+
+    async def start(_: Sequence[str], *, stdin: int, stdout: int) -> Child:
+        return await start_child(["sh", "-c", f"printf {alone.READY}; {then}"], stdin=stdin, stdout=stdout)
+
+    monkeypatch.setattr(alone, "start_child", start)
+    play = {"mailbox": {"lease_s": 2.0, "send_timeout_s": 0.5}}
+    async with at_desk(tmp_path, redis_url, layout.prefix, settings=play) as world:
+        store = world.desk.mailbox.store
+        await world.say("hello")
+        await store.redis.hset(store.layout.key(WHERE.id), "tries", str(SOLE_AFTER))
+        [claim] = await claimed(world, 1)
+        keeping = asyncio.create_task(alone._keep(world.desk, claim))  # as the runner does
+        assert await world.desk.mailbox.sole(claim, begins=True)
+        await attend_alone(world.desk, tmp_path / "deskmate.yaml")(claim)
+        await cancelled([keeping])
+        [again] = await claimed(world, 1)
+        assert again.tries == SOLE_AFTER
