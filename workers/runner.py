@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -213,11 +214,11 @@ class Runner:
         partition = self._mailbox.store.layout.partition(claim.conversation)
         claimed = Claimed()
         try:
-            if claim.tries >= BURY_AFTER:
-                await self._bury(claim, f"{claim.tries} holders died")
-                claimed = await self._attend(claim, self._places_with_mine)
+            if claim.tries >= BURY_AFTER:  # where that kills, too, nobody else dies of it, and it is counted
+                if await self._with_nothing_beside(claim, partial(self._bury, claim, f"{claim.tries} holders died")):
+                    claimed = await self._attend(claim, self._places_with_mine)
             elif claim.tries >= SOLE_AFTER:
-                await self._attend_sole(claim)
+                await self._with_nothing_beside(claim, partial(self._attend_alone, claim))
             elif claim.tries >= ALONE_AFTER:
                 await self._attend_alone(claim)
             else:
@@ -242,13 +243,12 @@ class Runner:
             self._absorb(partition, claimed)
             self._freed.set()
 
-    async def _attend_sole(self, claim: Claim) -> None:
-        """With nothing beside it: what kills us then is this one. What else we hold ends first, or goes on elsewhere from its
-        next step; that may take as long as a turn, and the others go on taking what comes.
+    async def _with_nothing_beside(self, claim: Claim, work: Callable[[], Awaitable[None]]) -> bool:
+        """What kills us then is this one. What else we hold ends first, or goes on elsewhere from its next step; that may take
+        as long as a turn, and the others go on taking what comes. False: another one has nothing beside it, it comes later.
         """
         if self._sole or not await self._mailbox.sole(claim, begins=False):
-            await self._mailbox.park(claim, SOLE_AGAIN_MS, None, self.name, 0)
-            return
+            return await self._sole_later(claim)
         self._sole = claim
         log(logger, "to be attended to alone", conversation=claim.conversation, tries=claim.tries, held=len(self._held))
         try:
@@ -259,10 +259,16 @@ class Runner:
                     raise Leaving(claim.conversation)
                 claim.check()
                 await self._freed_or(WATCH_S)
-            await self._mailbox.sole(claim, begins=True)
-            await self._attend_alone(claim)
+            if not await self._mailbox.sole(claim, begins=True):  # Redis has lost that it was our turn
+                return await self._sole_later(claim)
+            await work()
+            return True
         finally:
             self._sole = None
+
+    async def _sole_later(self, claim: Claim) -> bool:
+        await self._mailbox.park(claim, SOLE_AGAIN_MS, None, self.name, 0)
+        return False
 
     def _places_with_mine(self) -> int:
         """For the script that gives back a claim: the place that gets free is one more."""

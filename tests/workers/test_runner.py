@@ -16,7 +16,7 @@ from config.settings import RqSettings
 from gateway.bell import open_bell
 from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, Leaving, Lost
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.mailbox import SOLE_AFTER
+from gateway.conversation.mailbox import SOLE_AFTER, Mailbox
 from gateway.running.serving import cancelled
 from gateway.store import Refused, Script, Unreachable
 from tests.harness.model_replies import says
@@ -28,6 +28,8 @@ from workers.registration import Registration
 from workers.runner import ALONE_AFTER, BURY_AFTER, Attend, Runner
 
 QUICK = {"mailbox": {"poll_s": 0.05, "lease_s": 0.4, "send_timeout_s": 0.2}}
+QUICK_CALM = {"mailbox": {"poll_s": 0.05, "lease_s": 60.0, "send_timeout_s": 0.2}}
+"""Where no lease may end of itself, however slow the machine is."""
 
 
 @asynccontextmanager
@@ -233,6 +235,76 @@ async def test_what_many_died_with_has_its_worker_for_itself(tmp_path: Path, red
             await until(lambda: len(world.room.sent) == 3)
     assert told[:4] == ["beside", "left", "much", "over"]
     assert sorted(told[4:]) == ["beside", "later"]
+
+
+async def test_who_lost_its_turn_to_have_nothing_beside_it_waits_for_it_again(
+    tmp_path: Path, redis_url: str, layout: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis has lost that it had it, and gave it to another one."""
+    monkeypatch.setattr("workers.runner.SOLE_AGAIN_MS", 20)
+    first, other = (ConversationKey("chat", "room", name) for name in ("first", "other"))
+    async with at_desk(tmp_path, redis_url, layout.prefix, settings=QUICK_CALM) as world:
+        mailbox, store = world.desk.mailbox, world.desk.mailbox.store
+        sole, begun = mailbox.sole, asyncio.Event()
+        refused: list[bool] = []
+        """When it was to begin, and when it asked again."""
+        await world.say("hello", other)
+        [its] = (await mailbox.claim(0, "another", 1)).grants
+
+        async def sole_but_lost(claim: Claim, *, begins: bool) -> bool:
+            if begins and not refused:
+                await store.redis.set(f"{its.root}:sole", f"{its.conversation} {its.token}")
+            may = await sole(claim, begins=begins)
+            if not may:
+                refused.append(begins)
+            return may
+
+        monkeypatch.setattr(Mailbox, "sole", lambda _, claim, *, begins: sole_but_lost(claim, begins=begins))
+
+        async def attend_alone(claim: Claim) -> None:
+            assert claim.conversation == first.id
+            begun.set()
+            await world.desk.attend(claim, lambda: 0)
+
+        await world.say("hello", first)
+        await store.redis.hset(layout.key(first.id), "tries", str(SOLE_AFTER))
+        async with running(world, redis_url, world.desk.attend, attend_alone, never):
+            await until(lambda: len(refused) > 1 or begun.is_set())
+            assert not begun.is_set(), "another one has nothing beside it"
+            await mailbox.hand_over(its)
+            await until(lambda: len(world.room.sent) == 2)
+        assert begun.is_set()
+
+
+async def test_a_burial_has_its_worker_for_itself_and_who_dies_of_it_is_counted(
+    tmp_path: Path, redis_url: str, layout: Any
+) -> None:
+    """What killed its holders may kill whoever only looks at it."""
+    beside, much = (ConversationKey("chat", "room", name) for name in ("beside", "much"))
+    told: list[str] = []
+    begun = asyncio.Event()
+    async with at_desk(tmp_path, redis_url, layout.prefix, settings=QUICK_CALM) as world:
+        store = world.desk.mailbox.store
+
+        async def attend(claim: Claim, places: Callable[[], int]) -> Claimed:
+            if not begun.is_set():
+                begun.set()
+                await until(lambda: claim.leaving)
+                told.append("left")
+                raise Leaving(claim.conversation)
+            return await world.desk.attend(claim, places)
+
+        async def bury(claim: Claim, reason: str) -> None:
+            told.append(f"buried, {await store.redis.hexists(layout.key(much.id), 'waits')}: {reason}")
+            await world.desk.bury(claim, reason)
+
+        await world.say("hello", beside)
+        async with running(world, redis_url, attend, never, bury, concurrency=5):
+            await begun.wait()
+            await store.redis.hset(layout.key(much.id), "tries", str(BURY_AFTER))
+            await world.say("hello", much)
+            await until(lambda: len(world.room.sent) == 2)
+    assert told == ["left", f"buried, False: {BURY_AFTER} holders died"]
 
 
 async def test_f30_of_eight_workers_seven_end_while_all_are_busy_and_each_message_is_answered_once_in_order(
