@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final
 
 from gateway.conversation.key import ConversationKey, of_stored
@@ -58,7 +60,7 @@ def number_of(id_: str) -> str:
 
 async def letters(store: Store, most: int) -> list[Letter]:
     """The latest first. Raises `Unreachable`."""
-    found = [one for partition in range(store.layout.partitions) for one in await _all_in(store, partition)]
+    found = [one for partition in range(store.layout.partitions) for one in await _latest_in(store, partition, most)]
     return await _with_keys(store, sorted(found, key=lambda one: -one.at_ms)[:most])
 
 
@@ -71,7 +73,9 @@ async def letter(store: Store, id_: str) -> Letter | None:
     with reading():
         read = await redis.xrange(f"{store.layout.root(partition)}:dead", number, number)
     wanted = {_turn_of(_in_text(entry)) for _, entry in read}
-    found = [one for one in await _all_in(store, partition) if (one.conversation, one.turn) in wanted] if read else []
+    found = (
+        [one for one in await _latest_in(store, partition) if (one.conversation, one.turn) in wanted] if read else []
+    )
     return (await _with_keys(store, found))[0] if found else None
 
 
@@ -116,28 +120,34 @@ def _place(store: Store, id_: str) -> tuple[int, str] | None:
     return (int(named[1]), named[2]) if named and int(named[1]) < store.layout.partitions else None
 
 
-async def _all_in(store: Store, partition: int) -> list[Letter]:
-    """Of a partition, in the order of their first entries."""
+async def _latest_in(store: Store, partition: int, most: int = sys.maxsize) -> list[Letter]:
+    """The latest of a partition, and perhaps some more that are not whole. Entries of a turn lie close together: what is before
+    a whole page without any of these turns is not looked at.
+    """
     redis: Any = store.redis
     entries: list[tuple[str, dict[str, str]]] = []
-    after = "-"
+    turns: dict[tuple[str, str], None] = {}
+    before = "+"
     with reading():
-        while read := await redis.xrange(f"{store.layout.root(partition)}:dead", after, count=PAGE):
-            entries += [(at.decode(), _in_text(entry)) for at, entry in read]
-            after = f"({entries[-1][0]}"
-    return _together(partition, entries)
+        while read := await redis.xrevrange(f"{store.layout.root(partition)}:dead", before, count=PAGE):
+            found = [(at.decode(), _in_text(entry)) for at, entry in read]
+            here = {_turn_of(entry): None for _, entry in found}
+            if len(turns) >= most and here.keys().isdisjoint(islice(turns, most)):
+                break
+            entries, turns, before = entries + found, turns | here, f"({found[-1][0]}"
+    return _together(partition, reversed(entries))
 
 
 def _together(partition: int, entries: Iterable[tuple[str, Mapping[str, str]]]) -> list[Letter]:
-    """One letter a turn."""
+    """One letter a turn, the latest first, of `entries` in their order."""
     found: dict[tuple[str, str], Letter] = {}
     for number, entry in entries:
         turn, reason, at_ms = _turn_of(entry), entry.get("reason", ""), int(number.partition("-")[0])
-        if first := found.get(turn):
+        if first := found.pop(turn, None):
             found[turn] = replace(first, more=(*first.more, reason), at_ms=at_ms)
         else:
             found[turn] = Letter(f"{partition}-{number}", *turn, reason, at_ms)
-    return list(found.values())
+    return list(reversed(found.values()))
 
 
 def _turn_of(entry: Mapping[str, str]) -> tuple[str, str]:

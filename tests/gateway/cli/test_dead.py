@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from config.settings import MailboxSettings
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.letters import letters
+from gateway.conversation.letters import letter, letters
 from gateway.conversation.mailbox import Mailbox
 from gateway.store import Store
 from tests.gateway.cli.test_acts import Typed, typed, world  # noqa: F401
@@ -69,3 +70,24 @@ async def test_of_a_turn_there_is_one_with_all_that_went_wrong(mailbox: Mailbox,
     dropped = await typed("dead", "drop", entries[0])
     assert dropped == f"Turn {one.turn[:8]} is off the list: test; {gone}. What was said stays in its conversation.\n"
     assert await typed("dead", "list") == "There are no dead letters.\n"
+
+
+async def test_of_very_many_the_latest_are_told_without_a_look_at_all(
+    mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page of what goes on asks each few seconds."""
+    monkeypatch.setattr("gateway.conversation.letters.PAGE", 10)
+    [first] = await letters(mailbox.store, 10)
+    many = [replace(first, turn=f"turn {number}") for number in range(30)]
+    for one in [one for one in many for _ in range(2)]:
+        await went_wrong(mailbox, one, "send rejected")
+    await went_wrong(mailbox, first, "send rejected")
+    found = await letters(mailbox.store, 6)
+    assert [one.turn for one in found] == [first.turn, *(f"turn {number}" for number in range(29, 24, -1))]
+    assert {one.more for one in found[1:]} == {("send rejected",)}, "whole, though a page ends between"
+    whole = await letter(mailbox.store, found[0].id)
+    assert whole
+    assert (whole.id, whole.reasons) == (first.id, ("test", "send rejected")), (
+        "one that is looked at is whole, whatever is between"
+    )
+    assert (await letters(mailbox.store, 40))[0] == whole
