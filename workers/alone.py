@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +22,7 @@ from typing import Any, cast
 from config.loading import load
 from gateway.connections import platform_settings
 from gateway.conversation.claim import Claim, Lost, boot_clock_s
-from gateway.conversation.mailbox import SOLE_AFTER
+from gateway.conversation.deaths import COUNTS_AS, End, place_after
 from gateway.logs import log, start_logging
 from gateway.running.children import Child, start_child, stop_child
 from gateway.running.embedded import redis_url
@@ -50,6 +50,14 @@ back, that somebody else has it, or that Redis could not be reached.
 """
 NOT_BEGUN = "-"
 """What it did not live to tell: it died, or stood still, before the conversation began in it. That is nobody's fault."""
+WORDS: Mapping[str, End] = {SETTLED: "settled", LOST: "lost", AWAY: "away", NOT_BEGUN: "not begun"}
+ENDS_TOLD: Mapping[End, tuple[str, int]] = {
+    "not begun": ("died idle", logging.WARNING),
+    "ended": ("ended alone", logging.WARNING),
+    "silent": ("stuck alone", logging.ERROR),
+    "died": ("died alone", logging.ERROR),
+}
+"""How the log tells of an end."""
 
 
 def attend_alone(desk: Desk, config: Path) -> Callable[[Claim], Awaitable[None]]:
@@ -101,7 +109,7 @@ class _Alone:
         self._idle = [child for child in self._idle if child.lives]
         if self._idle:
             return self._idle.pop()
-        if claim.tries >= SOLE_AFTER:  # nothing is beside it that we could die of
+        if place_after(claim.tries) == "sole":  # nothing is beside it that we could die of
             return await self._started()
         if not self._one_begins and len(self._tasks) + self._busy < AT_ONCE:
             self._one_begins = True
@@ -147,25 +155,28 @@ class _Alone:
                 await child.end()
 
     async def _judge(self, claim: Claim, ended: str | int | None) -> None:
-        if ended == SETTLED:
-            return
-        if ended == NOT_BEGUN:
-            log(logger, "died idle", level=logging.WARNING, conversation=claim.conversation)
-            await self._later(claim)
-            return
-        if ended == AWAY:
+        end = _end(ended)
+        if told := ENDS_TOLD.get(end):
+            event, level = told
+            log(logger, event, level=level, conversation=claim.conversation, code=ended)
+        if end == "away":
             raise Unreachable("a child could not reach Redis")
-        if ended is None:
-            log(logger, "stuck alone", level=logging.ERROR, conversation=claim.conversation)
-        if ended in ENDED_BY_SOMEBODY:
-            log(logger, "ended alone", level=logging.WARNING, conversation=claim.conversation, code=ended)
-            raise Lost(claim.conversation)  # a try, as nobody knows who it was, and no more
-        if ended is None or ended == LOST:
+        if end == "not begun":
+            await self._later(claim)
+        if COUNTS_AS[end] == "try":
             raise Lost(claim.conversation)
-        log(logger, "died alone", level=logging.ERROR, conversation=claim.conversation, code=ended)
+        if COUNTS_AS[end] != "burial":
+            return
         await self._desk.mailbox.catch_up(claim)
         await self._desk.bury(claim, f"died alone with {ended}")
         await self._desk.attend(claim, lambda: 0)
+
+
+def _end(ended: str | int | None) -> End:
+    """Of what `_Child.attend` tells."""
+    if ended in ENDED_BY_SOMEBODY:
+        return "ended"
+    return WORDS[ended] if isinstance(ended, str) else "silent" if ended is None else "died"
 
 
 class _Child:

@@ -16,6 +16,7 @@ from config.profiles import Profile
 from config.watching import Watched
 from gateway.commands import said_to_model
 from gateway.conversation.claim import Claim, Claimed, Lost
+from gateway.conversation.deaths import ERRORS_MAX
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.mailbox import Mailbox, Stored, event_of
 from gateway.conversation.outbox import Row
@@ -34,7 +35,6 @@ logger = logging.getLogger(__name__)
 
 FOR_OTHERS_WAIT_S = 10.0
 """What nobody here can do is looked at again so often, by whichever worker comes first."""
-ERRORS_MAX = 3
 ERROR_PAUSE_S = 1.0
 
 

@@ -19,7 +19,8 @@ from redis.exceptions import RedisError
 from config.settings import MailboxSettings
 from gateway.bell import Bell, Foreign
 from gateway.conversation.claim import Claim, Claimed, Leaving, Lost
-from gateway.conversation.mailbox import SOLE_AFTER, Cold, Mailbox
+from gateway.conversation.deaths import COUNTS_AS, End, place_after
+from gateway.conversation.mailbox import Cold, Mailbox
 from gateway.logs import log
 from gateway.running.serving import cancelled
 from gateway.running.standstill import tell_standstills
@@ -28,10 +29,6 @@ from workers.registration import Registration
 
 logger = logging.getLogger(__name__)
 
-ALONE_AFTER = 2
-"""A conversation whose holders died this often goes on in a child process of its own."""
-BURY_AFTER = SOLE_AFTER + 2
-"""And this often, without one finished step, the last times with nothing beside it: it is given up."""
 SOLE_AGAIN_MS = 500
 """Where another one goes on with nothing beside it, this one looks again after so long."""
 BELL_WAIT_S = 2.0
@@ -214,27 +211,17 @@ class Runner:
         partition = self._mailbox.store.layout.partition(claim.conversation)
         claimed = Claimed()
         try:
-            if claim.tries >= BURY_AFTER:  # where that kills, too, nobody else dies of it, and it is counted
-                if await self._with_nothing_beside(claim, partial(self._bury, claim, f"{claim.tries} holders died")):
-                    claimed = await self._attend(claim, self._places_with_mine)
-            elif claim.tries >= SOLE_AFTER:
-                await self._with_nothing_beside(claim, partial(self._attend_alone, claim))
-            elif claim.tries >= ALONE_AFTER:
-                await self._attend_alone(claim)
-            else:
-                claimed = await self._attend(claim, self._places_with_mine)
+            claimed = await self._go_on(claim)
         except Lost as lost:  # Leaving as well: it is still ours to give
             log(logger, "claim lost", level=logging.WARNING, conversation=claim.conversation, why=type(lost).__name__)
-            # What does not finish, again and again, must not go round for ever, whatever the reason; but that a worker
-            # ends, or Redis is away, is none.
-            is_ours = isinstance(lost, Leaving) or claim.cut_off or self._draining.is_set()
-            await self._hand_over(claim, counts=not is_ours)
+            is_leaving = isinstance(lost, Leaving) or self._draining.is_set()
+            await self._hand_over(claim, "leaving" if is_leaving else "away" if claim.cut_off else "lost")
         except Refused as error:
             log(logger, "claim broke", level=logging.ERROR, error=error, conversation=claim.conversation)
         except Unreachable as error:
             log(logger, "redis away during a turn", level=logging.WARNING, reason=str(error))
             await asyncio.sleep(WATCH_S)
-            await self._hand_over(claim)
+            await self._hand_over(claim, "away")
         except Exception as error:  # noqa: BLE001  # not handed over: its lease runs out, which counts as a try
             log(logger, "claim broke", level=logging.ERROR, error=error, conversation=claim.conversation)
         finally:
@@ -242,6 +229,20 @@ class Runner:
                 del self._held[claim.conversation]
             self._absorb(partition, claimed)
             self._freed.set()
+
+    async def _go_on(self, claim: Claim) -> Claimed:
+        """Where its tries say."""
+        match place_after(claim.tries):
+            case "beside":
+                return await self._attend(claim, self._places_with_mine)
+            case "alone":
+                await self._attend_alone(claim)
+            case "sole":
+                await self._with_nothing_beside(claim, partial(self._attend_alone, claim))
+            case "given up":  # where that kills, too, nobody else dies of it, and it is counted
+                if await self._with_nothing_beside(claim, partial(self._bury, claim, f"{claim.tries} holders died")):
+                    return await self._attend(claim, self._places_with_mine)
+        return Claimed()
 
     async def _with_nothing_beside(self, claim: Claim, work: Callable[[], Awaitable[None]]) -> bool:
         """What kills us then is this one. What else we hold ends first, or goes on elsewhere from its next step; that may take
@@ -274,9 +275,9 @@ class Runner:
         """For the script that gives back a claim: the place that gets free is one more."""
         return max(0, min(1, self.places() + 1)) if self.is_open else 0
 
-    async def _hand_over(self, claim: Claim, *, counts: bool = False) -> None:
+    async def _hand_over(self, claim: Claim, end: End) -> None:
         """Give back what we may still hold, as soon as Redis is there: until then it stays among what we hold, and is renewed."""
-        if await self._mailbox.hand_over(claim, counts=counts):
+        if await self._mailbox.hand_over(claim, counts=COUNTS_AS[end] == "try"):
             self._bell.ring(self._mailbox.store.layout.partition(claim.conversation))
 
     # ---- keeping it ----
@@ -339,7 +340,7 @@ class Runner:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        handing = {asyncio.create_task(self._hand_over(claim)) for claim in left}
+        handing = {asyncio.create_task(self._hand_over(claim, "leaving")) for claim in left}
         if handing:
             await asyncio.wait(handing, timeout=HAND_OVER_S)
         await cancelled(handing)

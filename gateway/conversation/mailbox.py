@@ -24,6 +24,7 @@ from typing import Any, Final, Literal
 
 from config.settings import MailboxSettings
 from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, boot_clock_s
+from gateway.conversation.deaths import SOLE_AFTER
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.outbox import Row, row_state, state_of
 from gateway.conversation.records import History, Record, is_newer
@@ -38,8 +39,6 @@ SCHEMA: Final = 1
 SEQ_DIGITS: Final = 12
 """In front of each member of the inbox, so that they sort by it."""
 RETRY_PAUSE_S: Final = 0.2
-SOLE_AFTER: Final = 6
-"""What so many holders died with, without one finished step, goes on with nothing beside it: see `Mailbox.sole`."""
 WORKER_SEEN_MS: Final = 5_000
 NUDGE_WAIT_S: Final = 1.0
 LISTED_AGAIN_S: Final = 3_600

@@ -19,8 +19,9 @@ from redis.asyncio import Redis
 
 from config.settings import MailboxSettings, RedisSettings, RqSettings, Settings
 from gateway.bell import open_bell
+from gateway.conversation.deaths import ALONE_AFTER, BURY_AFTER, SOLE_AFTER
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.mailbox import SOLE_AFTER, Mailbox
+from gateway.conversation.mailbox import Mailbox
 from gateway.running.embedded import embedded
 from gateway.store import Layout, open_store
 from tests.end_to_end.conftest import QUICK, Stage
@@ -29,7 +30,6 @@ from tests.harness.model_replies import Reply, calls, fails, says
 from tests.harness.processes import until
 from tests.harness.proxy import Proxy
 from tests.harness.slack_twin import DIRECT, TEAM
-from workers.runner import ALONE_AFTER, BURY_AFTER
 
 POISONS = 3
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal
 
+from gateway.conversation.deaths import ALONE_AFTER
 from tests.harness.checking import check
 from tests.harness.history import Accepted, Asked, Effect, now_s
 from tests.harness.judging.run import Rules, Violation
@@ -30,8 +31,6 @@ SENDING: Final[Mapping[Platform, Literal["keyed", "repeat", "skip"]]] = {
     "keyed": "keyed", "keyless": "repeat", "skipping": "skip", "searched": "keyed",
 }  # fmt: skip
 """Where one can look nothing comes twice, and nothing is left out."""
-TRIES_ALONE: Final = 2
-"""As in `workers/runner.py`."""
 
 
 class Trial:
@@ -174,7 +173,7 @@ class Trial:
     async def _as_if_two_had_died(self) -> None:
         lane = self._lane
         conversation = lane.wires.ids[self._plan.conversation]
-        await lane.redis.hset(f"{lane.prefix}:{{0}}:c:{conversation}", "tries", str(TRIES_ALONE))
+        await lane.redis.hset(f"{lane.prefix}:{{0}}:c:{conversation}", "tries", str(ALONE_AFTER))
         await lane.start("worker")
 
     def _seen(self, what: str) -> Accepted | None:

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from gateway.conversation.claim import Claim
+from gateway.conversation.deaths import SOLE_AFTER
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.mailbox import SOLE_AFTER
 from gateway.running.children import Child, start_child
 from gateway.running.serving import cancelled
 from gateway.store import Layout

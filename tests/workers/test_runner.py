@@ -15,8 +15,9 @@ import pytest
 from config.settings import RqSettings
 from gateway.bell import open_bell
 from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, Leaving, Lost
+from gateway.conversation.deaths import ALONE_AFTER, BURY_AFTER, SOLE_AFTER
 from gateway.conversation.key import ConversationKey
-from gateway.conversation.mailbox import SOLE_AFTER, Mailbox
+from gateway.conversation.mailbox import Mailbox
 from gateway.running.serving import cancelled
 from gateway.store import Refused, Script, Unreachable
 from tests.harness.model_replies import says
@@ -25,7 +26,7 @@ from tests.harness.processes import until
 from tests.workers.at_desk import AtDesk, at_desk
 from workers.desk import Desk
 from workers.registration import Registration
-from workers.runner import ALONE_AFTER, BURY_AFTER, Attend, Runner
+from workers.runner import Attend, Runner
 
 QUICK = {"mailbox": {"poll_s": 0.05, "lease_s": 0.4, "send_timeout_s": 0.2}}
 QUICK_CALM = {"mailbox": {"poll_s": 0.05, "lease_s": 60.0, "send_timeout_s": 0.2}}

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from gateway.conversation.claim import Behind, Claim, Fenced
-from gateway.conversation.mailbox import SOLE_AFTER, Mailbox, event_of, script
+from gateway.conversation.deaths import SOLE_AFTER
+from gateway.conversation.mailbox import Mailbox, event_of, script
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
 from gateway.store import Refused, Script

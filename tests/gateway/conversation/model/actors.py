@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
+from gateway.conversation.deaths import SOLE_AFTER
 from tests.gateway.conversation.model.states import EPOCH_S, Ask, Frozen, Items, Key, P, States
 
 NOW_MS: Final = EPOCH_S * 1000
@@ -27,7 +28,7 @@ SETTINGS: Final = json.dumps(
         "waiting_max": 100,
         "dedupe_ms": int(FAR),
         "retention_ms": int(FAR),
-        "sole_after": 6,
+        "sole_after": SOLE_AFTER,
     }
 )
 USED: Final = json.dumps({"offered": "", "count": ["t"]})
