@@ -19,7 +19,8 @@ from redis.asyncio import Redis
 
 from tests.chaos.server import Server
 from tests.harness.fake_model import Asked
-from tests.harness.history import Accepted, Began, Ended, Event, Found, now_s
+from tests.harness.history import Accepted, Began, Ended, Event, now_s
+from tests.harness.leavings import Leavings
 from tests.harness.model_replies import Reply
 from tests.harness.tap import Ends, Message, Place
 from tests.harness.webhook_twin import Taken
@@ -28,9 +29,6 @@ from tests.sweep.book import Book
 from tests.sweep.lane import Lane, Running, Stands, scripts, whose
 from tests.sweep.stands import Keyed, Keyless, Model, Searched, Tools
 from tests.sweep.trap import Wires
-
-LEFT: frozenset[str] = frozenset({"due", "running", "channels", "inbox", "control", "outbox", "states"})
-"""What a key is called that is there only while there is work."""
 
 
 class Tally(Book):
@@ -203,50 +201,16 @@ class Town:
 
     async def look_around(self) -> None:
         """What is left that should be gone, and where the words of conversations lie."""
-        note = self.book.pages["faults"].write
-        async with Redis.from_url(self.server.url) as redis:
-            async for raw in redis.scan_iter("*", count=1_000):
-                key = raw.decode("utf-8", "replace")
-                words = key.split(":")
-                if words[-1] in LEFT or "ready" in words or (await self._is_held(redis, raw)):
-                    note(Found(now_s(), "redis", key))
-                owner = self._owner(key)
-                for canary in set(kinds.CANARY.findall(await self._text(redis, raw))):
-                    if owner != _whose(canary):
-                        note(Found(now_s(), "redis", key, canary=canary, conversation=owner))
-        for log in sorted(file for lane in self.lanes for file in lane.folder.glob("*.log")):
-            with log.open(errors="replace") as lines:
-                for number, line in enumerate(lines, 1):
-                    for canary in set(kinds.CANARY.findall(line)):
-                        note(Found(now_s(), f"log {log.name}", f"line {number}", canary=canary))
-
-    def _owner(self, key: str) -> str:
-        return next(
-            (self.lanes[0].wires.names[word] for word in key.split(":") if word in self.lanes[0].wires.names), ""
-        )
-
-    async def _is_held(self, redis: Redis, key: bytes) -> bool:
-        return await redis.type(key) == b"hash" and bool(await redis.hexists(key, "token"))
-
-    async def _text(self, redis: Redis, key: bytes) -> str:
-        read: dict[bytes, Callable[[], Any]] = {
-            b"string": lambda: redis.get(key),
-            b"list": lambda: redis.lrange(key, 0, -1),
-            b"hash": lambda: redis.hgetall(key),
-            b"set": lambda: redis.smembers(key),
-            b"zset": lambda: redis.zrange(key, 0, -1),
-        }
-        kind = await redis.type(key)
-        return str(await read[kind]()) if kind in read else ""
+        logs = [file for lane in self.lanes for file in lane.folder.glob("*.log")]
+        folders = [lane.folder / "data" for lane in self.lanes]
+        leavings = Leavings(self.lanes[0].wires.names, kinds.CANARY, kinds.owner_of, logs, folders)
+        async for one in leavings.all(self.server.url):
+            self.book.pages["faults"].write(one)
 
 
 def thinking(for_s: float) -> Callable[[Asked], Reply]:
     """The scripted model, which takes its time before each answer."""
     return lambda asked: replace(kinds.answer(asked), before_s=for_s)
-
-
-def _whose(canary: str) -> str:
-    return canary.removeprefix("QX").removesuffix("Z")
 
 
 class Platform(Keyed):

@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.harness.history import Accepted, Asked, Began, Effect, Ended, Fault, Granted, History, Wrote, read
-from tests.harness.judging.answered import doubled, half, lost, noticed, told
+from tests.harness.history import Accepted, Asked, Began, Effect, Ended, Fault, Granted, History, Letter, Wrote, read
+from tests.harness.judging.answered import buried, doubled, half, lost, noticed, told
 from tests.harness.judging.bounded import alone, bounded
 from tests.harness.judging.effects import cards, effects
 from tests.harness.judging.order import order
@@ -63,18 +63,18 @@ class Verdict:
 
 
 def check(history: History, rules: Rules | None = None) -> Verdict:
-    """Look at all of it. Without `rules` those hold that the run began with."""
+    """Look at all of it. Without `rules` those hold that the run, or a conversation in it, began with."""
     run = _run(history, rules)
     return Verdict(tuple(found for look in LOOKS for found in look(run)), _counts(run))
 
 
 def _run(history: History, rules: Rules | None) -> Run:
-    began = next(history.all(Began), None)
-    rules = rules or Rules(**(began.rules or {} if began else {}))
+    own = {} if rules else {one.conversation: Rules(**(one.rules or {})) for one in history.all(Began)}
+    rules = rules or own.pop("", Rules())
     ended = next(history.all(Ended), None)
     end_s = ended.at_s if ended else max((event.at_s for event in history.events), default=0.0)
     faults = list(history.all(Fault))
-    return Run(history, rules, talks_of(history), faults, end_s, list(_away(faults, end_s)))
+    return Run(history, rules, talks_of(history), faults, end_s, list(_away(faults, end_s)), own)
 
 
 def _away(faults: Iterable[Fault], end_s: float) -> Iterator[tuple[float, float]]:
@@ -92,7 +92,7 @@ def _away(faults: Iterable[Fault], end_s: float) -> Iterator[tuple[float, float]
 
 
 LOOKS: Final[tuple[Callable[[Run], Iterator[Violation]], ...]] = (
-    lost, noticed, doubled, half, effects, cards, order, writers, told, malformed, crossed, bounded, alone,
+    lost, noticed, buried, doubled, half, effects, cards, order, writers, told, malformed, crossed, bounded, alone,
 )  # fmt: skip
 
 
@@ -113,6 +113,7 @@ def _counts(run: Run) -> dict[str, int]:
         "effects": sum(one.phase == "begun" for one in run.history.all(Effect)),
         "grants": sum(1 for _ in run.history.all(Granted)),
         "writes": sum(1 for _ in run.history.all(Wrote)),
+        "letters": sum(1 for _ in run.history.all(Letter)),
         **faults,
     }
 

@@ -217,9 +217,9 @@ class Fault(Event):
 
     target: str
     """A process by its name, or `redis`, `model`, `platform`."""
-    what: Literal["started", "kill", "stop", "continue", "exit", "away", "back", "hold", "heal", "cut", "slow"]
+    what: Literal["started", "kill", "stop", "continue", "exit", "away", "back", "hold", "heal", "cut", "slow", "ended"]
     """`kill`: at once, with SIGKILL. `stop`, `continue`: SIGSTOP, SIGCONT. `exit`: asked to end. `away`, `back`: killed, and
-    answering again. The others are of the network.
+    answering again. `ended`: it did, as it was asked, and `detail` is its exit code. The others are of the network.
     """
     detail: str = ""
     """Such as the step where it fell."""
@@ -242,6 +242,16 @@ class Found(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Letter(Event):
+    """After the end: a dead letter lay in Redis."""
+
+    kind: ClassVar[str] = "letter"
+
+    conversation: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Ended(Event):
     """Last of all: nobody looked any more after this."""
 
@@ -249,7 +259,8 @@ class Ended(Event):
 
 
 KINDS: Final[dict[str, type[Event]]] = {
-    one.kind: one for one in (Began, Posted, Accepted, Refused, Asked, Effect, Granted, Wrote, Fault, Found, Ended)
+    one.kind: one
+    for one in (Began, Posted, Accepted, Refused, Asked, Effect, Granted, Wrote, Fault, Found, Letter, Ended)
 }
 _Of = TypeVar("_Of", bound=Event)
 

@@ -23,6 +23,7 @@ from tests.harness.history import (
     Granted,
     History,
     Ledger,
+    Letter,
     Posted,
     Refused,
     Wrote,
@@ -220,6 +221,16 @@ def a_turn_given_up_after_a_single_death() -> Events:
 @bad("I1", "notice in place of an answer", Rules(notices_max=1))
 def more_turns_given_up_than_may_be() -> Events:
     return [*TAKEOVER, notice(7.9), post(9, "m2"), notice(9.5, "m2")]
+
+
+@bad("I1", "given up without a letter")
+def a_turn_given_up_of_which_no_operator_hears() -> Events:
+    return [*TAKEOVER, granted(7.5, 2, "w2"), wrote(7.6, 2, "bury", "w2"), notice(7.9, process="w2")]
+
+
+@bad("I1", "letter of what was not given up")
+def a_letter_of_a_turn_that_was_answered() -> Events:
+    return [*turn(1), Letter(END_S, "c1", "8 holders died")]
 
 
 # ---- I2: no double ----
@@ -501,6 +512,46 @@ def a_history_that_is_told_in_another_order() -> Events:
     return [*first, post(5, "m3"), asked(5.1, "m2", "m1", "m3"), reply(5.5, "m3")]
 
 
+def away(*said: str, begin_s: float = 5.0) -> Events:
+    """`m1` is put away, and this stands in the next request."""
+    question = asked(begin_s, "m1", answer="m2.sum", purpose="summary", process="w1")
+    kept = wrote(begin_s + 0.2, 2, "append", answers=("m2.sum",))
+    more = [post(7.0, "m3"), asked(7.2, *said), reply(7.5, "m3")]
+    return [*turn(1), *turn(3, "m2", 2, ["m1"])[:-1], question, kept, wrote(begin_s + 0.4, 2, "settle"), *more]
+
+
+PUT_AWAY = Rules(summarises=True)
+
+
+@bad("I4", "neither the old history nor the new one", PUT_AWAY)
+def a_summary_with_which_too_much_is_gone() -> Events:
+    return away("c1.sum", "m3")
+
+
+@bad("I4", "neither the old history nor the new one", PUT_AWAY)
+def a_summary_beside_what_it_is_of() -> Events:
+    return away("c1.sum", "m1", "m2", "m3")
+
+
+@bad("I4", "neither the old history nor the new one", PUT_AWAY)
+def what_was_put_away_gone_without_a_summary() -> Events:
+    return away("m2", "m3")
+
+
+@bad("I4", "neither the old history nor the new one", PUT_AWAY)
+def the_old_history_after_it_was_put_away() -> Events:
+    return away("m1", "m2", "m3")
+
+
+@bad("I4", "neither the old history nor the new one", PUT_AWAY)
+def a_summary_that_nobody_has_kept() -> Events:
+    return without_kept(away("c1.sum", "m2", "m3"))
+
+
+def without_kept(events: Events) -> Events:
+    return [event for event in events if not (isinstance(event, Wrote) and event.answers)]
+
+
 # ---- I5: one writer ----
 
 
@@ -719,6 +770,11 @@ def a_lease_that_is_left() -> Events:
 @bad("I10", "left behind")
 def a_file_that_is_left() -> Events:
     return [*turn(1), Found(END_S, "temporary files", "run-1/")]
+
+
+@bad("I10", "ended with 3")
+def a_process_that_does_not_end_well() -> Events:
+    return [*turn(1), Fault(3.0, "w1", "exit"), Fault(3.5, "w1", "ended", "3")]
 
 
 @bad("I10", "never back")
@@ -1044,6 +1100,27 @@ def all_well_again_after_the_last_fault() -> Events:
     return [*TAKEOVER, *LATER, post(9, "m2"), asked(9.2, "m1", "m2"), reply(9.8, "m2", process="w2")]
 
 
+@good(PUT_AWAY)
+def a_summary_and_what_it_is_not_of() -> Events:
+    return away("c1.sum", "m2", "m3")
+
+
+@good(PUT_AWAY)
+def a_summary_that_was_lost_with_who_asked_for_it() -> Events:
+    return without_kept(away("m1", "m2", "m3"))
+
+
+@good()
+def a_turn_given_up_with_a_letter() -> Events:
+    buried = [granted(7.5, 2, "w2"), wrote(7.6, 2, "bury", "w2"), notice(7.9, process="w2")]
+    return [*TAKEOVER, *buried, Letter(END_S, "c1", "8 holders died")]
+
+
+@good()
+def a_process_that_ends_as_it_was_asked() -> Events:
+    return [*turn(1), Fault(3.0, "w1", "exit"), Fault(3.5, "w1", "ended", "0")]
+
+
 @good(Rules(summarises=True))
 def a_history_that_was_summarised() -> Events:
     return [*turn(1), *turn(3, "m2", 2)]
@@ -1101,6 +1178,13 @@ def test_it_says_what_it_has_looked_at() -> None:
     counts = check(History.of([*TAKEOVER, *LATER, Ended(END_S)])).counts
     assert counts["messages"] == counts["taken"] == counts["replies"] == counts["kills"] == 1
     assert counts["grants"] == 2
+
+
+def test_each_conversation_is_judged_by_its_own_rules() -> None:
+    given_up = [*TAKEOVER, notice(7.9)]
+    begun = [Began(0.0, "sweep", rules={"notices_max": 0}), Began(9.0, rules={"notices_max": 1}, conversation="c1")]
+    verdict = check(History.of([*begun, *given_up, *other(without(given_up, Fault)), Ended(END_S)]))
+    assert [(one.invariant, one.conversation) for one in verdict.violations] == [("I1", "c2")], verdict.report()
 
 
 def test_a_kept_folder_is_checked_by_hand(

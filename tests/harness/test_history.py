@@ -21,6 +21,7 @@ from tests.harness.history import (
     Granted,
     History,
     Ledger,
+    Letter,
     Posted,
     Refused,
     Torn,
@@ -42,6 +43,7 @@ EACH: tuple[Event, ...] = (
     Wrote(8.0, "c1", "worker-1", "9-w", 9, "append", "FENCED", 7.9, True, ("a",), ("s1",)),
     Fault(9.0, "redis", "kill", "W13"),
     Found(10.0, "redis", "k:1", "kiwi", "c2"),
+    Letter(10.5, "c1", "8 holders died"),
     Ended(11.0),
 )
 

@@ -143,6 +143,11 @@ def unknown_in(asked: Asked) -> tuple[str, ...]:
     return tuple(step for step, text in _results(asked) if UNKNOWN in text.lower())
 
 
+def owner_of(canary: str) -> str:
+    """The conversation whose word it is."""
+    return canary.removeprefix("QX").removesuffix("Z")
+
+
 def receipts_in(asked: Asked) -> tuple[str, ...]:
     """`STEP=WORD` of each call in it that has a result and a step."""
     return tuple(f"{step}={''.join(RECEIPT.findall(text)[:1])}" for step, text in _results(asked) if step)

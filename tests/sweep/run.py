@@ -7,16 +7,17 @@ import itertools
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from redis.asyncio import Redis
-
+from tests.harness.checking import check
+from tests.harness.history import Began, Ended, now_s, read
 from tests.harness.judging.run import Violation
+from tests.harness.leavings import Leavings
 from tests.sweep.choosing import Order, Turn, plans
-from tests.sweep.kinds import CANARY, KEYED, KEYLESS, KINDS, SEARCHED, SKIPPING
+from tests.sweep.kinds import CANARY, KEYED, KEYLESS, KINDS, SEARCHED, SKIPPING, owner_of
 from tests.sweep.lane import SHIPPED, SHORT, Lane
 from tests.sweep.plan import Outcome, Plan, Platform
 from tests.sweep.sabotage import SABOTAGES
@@ -28,7 +29,7 @@ WAITS: Final[Mapping[str, Mapping[str, Any]]] = {"short": SHORT, "shipped": SHIP
 BEGINS: Final[Mapping[Platform, str]] = {
     "keyed": KEYED, "keyless": KEYLESS, "skipping": SKIPPING, "searched": SEARCHED,
 }  # fmt: skip
-LEFT_MAX: Final = 20
+SHOWN_MAX: Final = 20
 STUCK_S: Final = 240.0
 """No trial takes so long, whatever it finds: then the sweep itself is broken."""
 
@@ -40,8 +41,8 @@ class Result:
     order: Order
     points: dict[Turn, list[Point]] = field(default_factory=dict)
     outcomes: list[Outcome] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    """What was left behind in Redis, and words of people in logs."""
+    whole: list[Violation] = field(default_factory=list)
+    """What only all turns together show: what was left behind, and words in places of others."""
     seconds: float = 0.0
 
     @property
@@ -55,7 +56,7 @@ class Result:
     @property
     def is_good(self) -> bool:
         """A sweep that struck nothing has shown nothing."""
-        return bool(self.struck) and not self.violations and not self.left
+        return bool(self.struck) and not self.violations and not self.whole
 
     def takeovers_s(self) -> list[float]:
         """Sorted, of workers that were killed."""
@@ -73,6 +74,8 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
     if order.sabotage:
         SABOTAGES[order.sabotage]()  # here as well: scripts are known by their hash
     async with world(folder, order.lanes, waits, order.sabotage, order.model_s) as (stands, lanes):
+        rules = {"calls_ratio": None, "notices_max": 0}
+        stands.book.pages["faults"].write(Began(now_s(), "sweep", order.seed, rules))
         again_s = 1.6 * float(waits.get("mailbox", {}).get("lease_s", 6.0))
 
         async def one(lane: Lane, *, kind: str, platform: Platform, **more: Any) -> Outcome:
@@ -107,8 +110,13 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
                     group.create_task(work(lane))
         finally:
             progress.cancel()
-        result.left += [left async for left in _left(stands.redis_url)]
-    result.left += list(_words_in_logs(folder))
+        names = {id_: name for lane in lanes for id_, name in lane.wires.names.items()}
+        logs, folders = folder.glob("lane-*/*.log"), [lane.folder / "data" for lane in lanes]
+        async for one_left in Leavings(names, CANARY, owner_of, logs, folders).all(stands.redis_url):
+            stands.book.pages["faults"].write(one_left)
+        stands.book.pages["faults"].write(Ended(now_s()))
+    told = {str(violation) for _, violation in result.violations}
+    result.whole = [one for one in check(read(folder / "ledgers")).violations if str(one) not in told]
     result.seconds = time.monotonic() - begun_s
     return result
 
@@ -130,31 +138,6 @@ async def _progress(result: Result, tell: Callable[[str], None], begun_s: float)
             f"{passed_s:5.0f} s  {done} of {result.order.count} struck, "
             f"{len(result.outcomes) - done} turns without, {len(result.violations)} broken"
         )
-
-
-async def _left(redis_url: str) -> AsyncIterator[str]:
-    """Leases, places and waiting work that nobody has any more (I10)."""
-    async with Redis.from_url(redis_url) as redis:
-        count = 0
-        async for raw in redis.scan_iter("*", count=1_000):
-            key = raw.decode()
-            what = key.rsplit(":", 1)[-1]
-            is_work = what in {"due", "running", "channels", "inbox", "control", "outbox", "states"}
-            is_work = is_work or ":ready:" in key
-            if key.count(":") == 3 and ":c:" in key and await redis.hexists(raw, "token"):
-                is_work = True
-            if is_work:
-                count += 1
-                yield f"redis: {key}"
-            if count >= LEFT_MAX:
-                return
-
-
-def _words_in_logs(folder: Path) -> Iterator[str]:
-    """What people wrote, where no line may hold it (I8)."""
-    for log in sorted(folder.glob("lane-*/*.log")):
-        for found in sorted(set(CANARY.findall(log.read_text(errors="replace")))):
-            yield f"log: {log} holds {found}"
 
 
 def summary(result: Result) -> list[str]:
@@ -182,5 +165,5 @@ def summary(result: Result) -> list[str]:
             f"takeover, kill to the first effect of the next worker: p50 {p50:.2f} s, p99 {p99:.2f} s, "
             f"max {took[-1]:.2f} s ({len(took)} kills, waits: {result.order.waits})"
         )
-    lines += [f"left behind: {one}" for one in result.left]
+    lines += [f"BROKEN in all together: {one}" for one in result.whole[:SHOWN_MAX]]
     return lines

@@ -6,15 +6,16 @@ import asyncio
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, Final, Literal
 
 from gateway.conversation.deaths import ALONE_AFTER
 from tests.harness.checking import check
-from tests.harness.history import Accepted, Asked, Effect, now_s
-from tests.harness.judging.run import Rules, Violation
+from tests.harness.history import Accepted, Asked, Began, Effect, Event, Found, now_s
+from tests.harness.judging.run import Rules
 from tests.harness.processes import is_alive
 from tests.harness.tap import Message
-from tests.sweep.kinds import KINDS, SUMMARY
+from tests.sweep.kinds import KINDS
 from tests.sweep.lane import Lane, Running
 from tests.sweep.people import Person
 from tests.sweep.plan import Outcome, Plan, Platform
@@ -51,7 +52,6 @@ class Trial:
         self._struck: list[tuple[float, str]] = []
         """When, and which process."""
         self._children: list[int] = []
-        self._wrong: list[str] = []
         self._held: Message | None = None
         """What a process that was stopped had on its way to Redis."""
         self._resumed = asyncio.Event()
@@ -72,19 +72,21 @@ class Trial:
             sending=SENDING[plan.platform],
             summarises=plan.kind.compacts,
         )
+        # at the end: what stands before it in the ledgers is judged by it as well
+        self._note(Began(now_s(), "trial", rules=asdict(rules), conversation=plan.conversation))
+        if late:
+            self._note(Found(now_s(), "redis", f"not at rest: {left or 'not all is answered'}", "", plan.conversation))
         history = self._book.history(plan.conversation, lane.faults[faults_before:])
-        verdict = check(history, rules)
+        verdict = check(history)
         outcome = Outcome(plan, points, struck=len(self._struck), remarks=verdict.counts["remarks"])
         outcome.violations = list(verdict.violations)
-        if late:
-            self._wrong.append(f"not at rest: {left or 'not all is answered'}")
-        if plan.kind.compacts and not late:
-            outcome.violations += self._mixed()
-        outcome.violations += [Violation("I10", wrong, plan.conversation, str(plan.point)) for wrong in self._wrong]
         outcome.takeover_s = self._takeover_s()
         if not outcome.violations:
             self._book.forget(plan.conversation)
         return outcome
+
+    def _note(self, event: Event) -> None:
+        self._book.pages["faults"].write(event)
 
     async def _prepare(self) -> None:
         """A gateway and a worker; no worker yet where the turn runs alone: it comes to what it finds."""
@@ -160,16 +162,6 @@ class Trial:
         person = self._person
         await person.say(place, KINDS["plain"].text(person.message(place), person.canary), 1)
 
-    def _mixed(self) -> list[Violation]:
-        """What the model was sent at last is the old history or the new one, and no mixture (W24)."""
-        turns = [one for one in self._book.of(self._plan.conversation) if isinstance(one, Asked) and one.said]
-        last = [one for one in turns if one.purpose == "turn"][-1]
-        old, new = ([self._person.message(place) for place in places] for places in ((0, 1, 3), (1, 3)))
-        new.insert(0, f"{self._plan.conversation}.{SUMMARY}")
-        if list(last.said) in (old, new):
-            return []
-        return [Violation("I4", "neither the old history nor the new one", self._plan.conversation, "", (last,))]
-
     async def _as_if_two_had_died(self) -> None:
         lane = self._lane
         conversation = lane.wires.ids[self._plan.conversation]
@@ -223,8 +215,7 @@ class Trial:
         match self._plan.how:
             case "term":
                 await struck.born.ended.wait()
-                if struck.born.code:
-                    self._wrong.append(f"{struck.name} ended with {struck.born.code}")
+                lane.fault(struck.name, "ended", str(struck.born.code))
             case "stop":
                 await asyncio.sleep(self._again_s)  # nothing tells that it is long enough
                 asked = lane.wires.looks[struck.name]

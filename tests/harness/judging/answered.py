@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from tests.harness.history import Accepted
+from tests.harness.history import Accepted, Ended, Letter
 from tests.harness.judging.run import Run, Violation
 from tests.harness.talks import Message, parts_of
 
@@ -14,28 +15,41 @@ def lost(run: Run) -> Iterator[Violation]:
         if message.taken is None:
             continue
         if not message.answers:
-            if run.rules.sending == "skip" and _was_touched(run, message, message.remarks):
+            if run.rules_of(talk.id).sending == "skip" and _was_touched(run, message, message.remarks):
                 continue
             waited_s = run.waited_s(message.taken_s, run.end_s)
-            what = "lost" if waited_s >= run.rules.told_within_s else "unjudged, as the run ended too early"
+            what = "lost" if waited_s >= run.rules_of(talk.id).told_within_s else "unjudged, as the run ended too early"
             yield Violation("I1", what, talk.id, message.id, (message.taken, *message.asked[-1:]))
             continue
         replies = message.shown("reply")
         parts = max((one.parts for one in replies), default=0)
         missing = [part for part in range(1, parts + 1) if part not in parts_of(replies)]
-        if missing and not (run.rules.sending == "skip" and _was_touched(run, message, message.remarks)):
+        if missing and not (run.rules_of(talk.id).sending == "skip" and _was_touched(run, message, message.remarks)):
             yield Violation("I1", f"part {missing[0]} of {parts} missing", talk.id, message.id, tuple(replies))
 
 
 def noticed(run: Run) -> Iterator[Violation]:
     """A notice tells of a loss: it is no answer, where there is nothing that had to be lost."""
     for talk in run.talks.values():
-        most = run.rules.notices_max
+        most = run.rules_of(talk.id).notices_max
         told = [one for one in talk.messages.values() if one.wants == "reply" and one.shown("notice")]
         if most is not None and len(told) > most:
             for message in told:
                 evidence = (*message.posts[:1], *message.shown("notice"))
                 yield Violation("I1", "notice in place of an answer", talk.id, message.id, evidence)
+
+
+def buried(run: Run) -> Iterator[Violation]:
+    """What is given up leaves a dead letter, and nothing else does."""
+    letters = Counter(one.conversation for one in run.history.all(Letter))
+    if not any(run.history.all(Ended)):
+        return  # nobody has looked for letters
+    for talk in run.talks.values():
+        writes = [one for one in talk.writes if one.script == "bury" and one.verdict == "OK"]
+        if len(writes) > letters[talk.id]:
+            yield Violation("I1", "given up without a letter", talk.id, writes[-1].token, (writes[-1],))
+        elif len(writes) < letters[talk.id]:
+            yield Violation("I1", "letter of what was not given up", talk.id, f"{letters[talk.id]} letters")
 
 
 def half(run: Run) -> Iterator[Violation]:
@@ -68,7 +82,7 @@ def doubled(run: Run) -> Iterator[Violation]:
         if replies and notices:
             yield Violation("I2", "reply and notice", talk.id, message.id, (*replies[:1], *notices[:1]))
         twice = [part for part, times in parts_of(replies).items() if times > 1]
-        if twice and not (run.rules.sending == "repeat" and _was_touched(run, message, message.remarks)):
+        if twice and not (run.rules_of(talk.id).sending == "repeat" and _was_touched(run, message, message.remarks)):
             all_of_it = len(twice) == max(one.parts for one in replies)
             what = "doubled" if all_of_it else f"part {twice[0]} twice"
             yield Violation("I2", what, talk.id, message.id, tuple(one for one in replies if one.part == twice[0]))
@@ -91,6 +105,6 @@ def told(run: Run) -> Iterator[Violation]:
         if message.taken is None or not message.answers:
             continue
         waited_s = run.waited_s(message.taken_s, message.end_s)
-        if waited_s > run.rules.told_within_s:
+        if waited_s > run.rules_of(talk.id).told_within_s:
             last = max(message.answers, key=lambda one: one.at_s)
             yield Violation("I6", f"told after {waited_s:.1f} s", talk.id, message.id, (message.taken, last))

@@ -31,7 +31,8 @@ def bounded(run: Run) -> Iterator[Violation]:
         yield from _once_more(run, talk)
         for message in talk.messages.values():
             yield from _after(run, talk, message)
-    if planned >= run.rules.ratio_from and asked > planned * run.rules.calls_ratio:
+    ratio = run.rules.calls_ratio
+    if ratio is not None and planned >= run.rules.ratio_from and asked > planned * ratio:
         yield Violation("I9", "too many calls", "", f"{asked} calls, {planned} planned")
     refused = Counter((one.conversation, one.key) for one in run.history.all(Refused) if one.key)
     for (conversation, key), times in refused.items():
@@ -92,6 +93,9 @@ def alone(run: Run) -> Iterator[Violation]:
     for found in run.history.all(Found):
         if not found.canary:
             yield Violation("I10", "left behind", found.conversation, f"{found.place}: {found.name}", (found,))
+    for fault in run.faults:
+        if fault.what == "ended" and fault.detail != "0":
+            yield Violation("I10", f"ended with {fault.detail}", "", fault.target, (fault,))
     stopped: dict[str, Fault] = {}
     for fault in run.faults:
         if fault.what in {"away", "hold"}:

@@ -27,7 +27,7 @@ def effects(run: Run) -> Iterator[Violation]:
         for step, times in Counter(one.step for one in said).items():
             twice = [one for one in said if one.step == step]
             if times > 1 and not (
-                run.rules.sending == "repeat" and run.faults_in(twice[0].at_s - REACH_S, twice[-1].at_s)
+                run.rules_of(talk.id).sending == "repeat" and run.faults_in(twice[0].at_s - REACH_S, twice[-1].at_s)
             ):
                 yield Violation("I3", "note twice", talk.id, step, tuple(twice))
 
@@ -84,5 +84,7 @@ def cards(run: Run) -> Iterator[Violation]:
         for step, shown in live.items():
             if len({one.code for one in shown}) > 1:
                 yield Violation("I3", "two codes for one call", talk.id, step, tuple(shown))
-            elif len(shown) > 1 and (run.rules.sending == "keyed" or not run.faults_in(0.0, shown[-1].at_s)):
+            elif len(shown) > 1 and (
+                run.rules_of(talk.id).sending == "keyed" or not run.faults_in(0.0, shown[-1].at_s)
+            ):
                 yield Violation("I3", "card twice", talk.id, step, tuple(shown))

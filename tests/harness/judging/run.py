@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -31,8 +31,8 @@ class Rules:
     """So soon after the last fault each conversation has answered once more. None: nobody looks."""
     margin_s: float = 0.25
     """So much later than it happened a stand-in may see something."""
-    calls_ratio: float = 1.2
-    """How many calls of the model for one that was planned, over all."""
+    calls_ratio: float | None = 1.2
+    """How many calls of the model for one that was planned, over all. None: each turn has a fault of its own."""
     ratio_from: int = 200
     """With fewer planned calls the ratio says nothing."""
     summarises: bool = False
@@ -60,11 +60,17 @@ class Run:
 
     history: History
     rules: Rules
+    """Of all that have none of their own."""
     talks: dict[str, Talk]
     faults: list[Fault]
     end_s: float
     away: list[tuple[float, float]] = field(default_factory=list)
     """When something outside of deskmate was not there: from, to."""
+    own_rules: Mapping[str, Rules] = field(default_factory=dict)
+    """Of conversations."""
+
+    def rules_of(self, conversation: str) -> Rules:
+        return self.own_rules.get(conversation, self.rules)
 
     def waited_s(self, since_s: float, until_s: float) -> float:
         """Time between the two, without that in which something was away."""
@@ -73,7 +79,7 @@ class Run:
 
     def faults_in(self, since_s: float, until_s: float) -> list[Fault]:
         """Those that can have touched what went on between the two: a pause begins before and is felt behind."""
-        return [one for one in self.faults if since_s <= one.at_s <= until_s and one.what != "started"]
+        return [one for one in self.faults if since_s <= one.at_s <= until_s and one.what not in {"started", "ended"}]
 
     def messages(self) -> Iterator[tuple[Talk, Message]]:
         return ((talk, message) for talk in self.talks.values() for message in talk.messages.values())
