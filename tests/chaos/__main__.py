@@ -42,7 +42,7 @@ examples:
   make chaos                                          20,000 messages, 1,000 conversations, about a quarter of an hour
   make chaos MESSAGES=2000 CONVERSATIONS=100 SEED=7   what is said and who dies is the same for the same seed
   make soak MINUTES=10
-  python -m tests.harness.checking FOLDER/.../ledgers judge ledgers that were kept once more
+  python -m tests.harness.checking FOLDER/ledgers     judge once more what was kept, in the folder that the last line names
 
 Exit code: 0 all held; 1 something did not, and the ledgers and logs are kept in a folder that the last line names.
 """
@@ -70,12 +70,14 @@ def main() -> int:
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
     folder = given.folder or Path(tempfile.mkdtemp(prefix="chaos-"))
     names = ("outage", "scale", "fair", "pair") if given.run == "figures" else (given.run,)
-    held = True
+    broken: list[str] = []
     for name in names:
         _tell(f"== {name}, seed {seed}")
-        held = asyncio.run(_run(name, seed, folder / f"{name}-{time.strftime('%H%M%S')}", given)) and held
-    if not held:
-        _tell(f"BROKEN, seed {seed}: ledgers and logs in {folder}")
+        place = folder / f"{name}-{time.strftime('%H%M%S')}"
+        if not asyncio.run(_run(name, seed, place, given)):
+            broken.append(str(place))
+    if broken:
+        _tell(f"BROKEN, seed {seed}: ledgers and logs in {', '.join(broken)}")
         return 1
     if not given.folder:
         shutil.rmtree(folder)

@@ -53,7 +53,7 @@ examples:
   python -m tests.sweep --waits shipped --model-s 3 --roles worker --lanes 20 --count 200 --at 'model|append #[3-9]|mark'
                                                      how long a takeover takes with the shipped waits
   python -m tests.sweep --list --kinds once          the messages of such a turn
-  python -m tests.harness.checking FOLDER/ledgers    judge ledgers that were kept once more
+  python -m tests.harness.checking FOLDER/ledgers    judge once more what was kept, in the folder that the last line names
 
 Exit code: 0 nothing was broken; 1 something was, and the ledgers are kept in a folder that the last line names.
 """
@@ -94,8 +94,9 @@ def main() -> int:
         lanes=given.lanes, roles=given.roles, spread=given.spread, at=given.at, sabotage=given.sabotage, model_s=given.model_s, gateways=given.gateways,
     )  # fmt: skip
     folder = given.folder or Path(tempfile.mkdtemp(prefix="kill-sweep-"))
+    place = folder / time.strftime("%H%M%S")
     try:
-        result = asyncio.run(sweep(order, folder / time.strftime("%H%M%S"), _tell))
+        result = asyncio.run(sweep(order, place, _tell))
     except NoPoint as why:
         _tell(f"{why}: --list names them all")
         return 2
@@ -111,7 +112,7 @@ def main() -> int:
             shutil.rmtree(folder)
         _tell(f"all held, seed {seed}")
         return 0
-    _tell(f"BROKEN, seed {seed}: ledgers and logs in {folder}")
+    _tell(f"BROKEN, seed {seed}: ledgers and logs in {place}")
     return 1
 
 

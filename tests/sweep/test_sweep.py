@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from config.settings import environment
+from tests.harness.checking import check
+from tests.harness.history import read
 from tests.sweep.choosing import Order
 from tests.sweep.kinds import KINDS
 from tests.sweep.run import summary, sweep
@@ -76,4 +78,7 @@ async def test_a_guard_taken_out_is_seen(guard: str, arguments: tuple[str, ...],
     told = (await run.communicate())[0].decode()
     assert run.returncode == 1, told
     assert finding in told
-    assert str(tmp_path) in told, "the folder is named"
+    [folder] = tmp_path.iterdir()
+    assert told.rstrip().endswith(str(folder)), "the folder is named"
+    verdict = check(read(folder / "ledgers"))
+    assert finding in verdict.report(100), "what was kept says it once more"
