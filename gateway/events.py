@@ -105,6 +105,9 @@ class Event:
     """When, by the platform's clock."""
     message_id: str = ""
     """Of the message, or of the one that was edited, deleted or pressed."""
+    reply_handle: ReplyHandle | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What the platform needs for its reply and nobody else reads. It is dumped in front of what may be long (`InHand`)."""
     text: str = ""
     """Of a message: as a person reads it, our own mention removed. Of a command: what follows its name."""
     name: str = ""
@@ -123,9 +126,6 @@ class Event:
     """The message that it answers: one of ours, or, where the payload does not say whose that is, perhaps (intake knows)."""
     group: str = ""
     """Messages of one group are one: the pictures of an album come as a message each."""
-    reply_handle: ReplyHandle | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-    """What the platform needs for its reply and nobody else reads."""
 
     @property
     def is_empty(self) -> bool:

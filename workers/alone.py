@@ -169,7 +169,6 @@ class _Alone:
             return
         await self._desk.mailbox.catch_up(claim)
         await self._desk.bury(claim, f"died alone with {ended}")
-        await self._desk.attend(claim, lambda: 0)
 
 
 def _end(ended: str | int | None) -> End:

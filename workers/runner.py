@@ -52,7 +52,7 @@ class Runner:
         registration: Registration,
         attend: Attend,
         attend_alone: Callable[[Claim], Awaitable[None]],
-        bury: Callable[[Claim, str], Awaitable[None]],
+        bury: Callable[[Claim, str], Awaitable[Claimed]],
         concurrency: int,
         grace_s: float,
         show: Callable[[int], None] = lambda held: None,  # noqa: ARG005
@@ -238,15 +238,15 @@ class Runner:
             case "alone":
                 await self._attend_alone(claim)
             case "sole":
-                await self._with_nothing_beside(claim, partial(self._attend_alone, claim))
+                return await self._with_nothing_beside(claim, partial(self._attend_alone, claim))
             case "given up":  # where that kills, too, nobody else dies of it, and it is counted
-                if await self._with_nothing_beside(claim, partial(self._bury, claim, f"{claim.tries} holders died")):
-                    return await self._attend(claim, self._places_with_mine)
+                bury = partial(self._bury, claim, f"{claim.tries} holders died")
+                return await self._with_nothing_beside(claim, bury)
         return Claimed()
 
-    async def _with_nothing_beside(self, claim: Claim, work: Callable[[], Awaitable[None]]) -> bool:
+    async def _with_nothing_beside(self, claim: Claim, work: Callable[[], Awaitable[Claimed | None]]) -> Claimed:
         """What kills us then is this one. What else we hold ends first, or goes on elsewhere from its next step; that may take
-        as long as a turn, and the others go on taking what comes. False: another one has nothing beside it, it comes later.
+        as long as a turn, and the others go on taking what comes. Where another one has nothing beside it, it comes later.
         """
         if self._sole or not await self._mailbox.sole(claim, begins=False):
             return await self._sole_later(claim)
@@ -262,14 +262,12 @@ class Runner:
                 await self._freed_or(WATCH_S)
             if not await self._mailbox.sole(claim, begins=True):  # Redis has lost that it was our turn
                 return await self._sole_later(claim)
-            await work()
-            return True
+            return await work() or Claimed()
         finally:
             self._sole = None
 
-    async def _sole_later(self, claim: Claim) -> bool:
-        await self._mailbox.park(claim, SOLE_AGAIN_MS, None, self.name, 0)
-        return False
+    async def _sole_later(self, claim: Claim) -> Claimed:
+        return await self._mailbox.park(claim, SOLE_AGAIN_MS, None, self.name, 0) or Claimed()
 
     def _places_with_mine(self) -> int:
         """For the script that gives back a claim: the place that gets free is one more."""

@@ -469,19 +469,24 @@ class Mailbox:
         records: Sequence[Record],
         rows: Sequence[Row],
         closes: bool = True,
+        takes: str = "",
+        given_up: Sequence[str] = (),
         used: Used | None = None,
     ) -> None:
         """A dead letter, with the notice for the person in `rows`. It closes the open turn, unless it is only about a part
-        of what is sent; `used` as in `append`. Raises `Lost`.
+        of what is sent, or about what no turn has taken yet (`takes`, see `InHand.where`); `used` as in `append`. `given_up`: keys of
+        rows that are not sent any more. Raises `Lost`.
         """
+        over = [text for key in given_up for text in (key, "", row_state("given_up", self.now_ms(), None))]
         arguments: Sequence[str | bytes | float] = (
             turn_id,
             reason,
-            int(closes),
+            takes or int(closes),
             len(records),
-            len(rows),
+            len(rows) + len(given_up),
             *(record.dump() for record in records),
             *_flat(rows),
+            *over,
             _uses(None, used),
         )
         _, forgotten = await self._insist(claim, "bury", {"OK", "DONE"}, arguments)

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-_BODY: Final = ("turn", "order", "part", "to", "made_ms")
+_BODY: Final = ("turn", "order", "to", "made_ms", "part")
+"""What may be long comes last: see `InHand`."""
 
 
 @dataclass(frozen=True, slots=True)

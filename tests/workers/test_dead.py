@@ -34,7 +34,6 @@ async def given_up(world: AtDesk) -> Letter:
     async with world.busy("what is up?", reply_handle=handle) as claim:
         await world.model.until(lambda: world.model.in_flight == 1)
     await world.desk.bury(claim, "test")
-    await world.desk.attend(claim, lambda: 0)
     hold.set()
     world.model.answer_with(says("Nothing is."))
     [found] = await letters(world.desk.mailbox.store, 10)

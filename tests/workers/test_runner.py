@@ -80,9 +80,10 @@ async def test_a_turn_that_never_finishes_goes_on_alone_and_is_given_up(
             tried.append("alone")
             raise why(claim.conversation)
 
-        async def bury(claim: Claim, reason: str) -> None:
-            await world.desk.bury(claim, reason)
+        async def bury(claim: Claim, reason: str) -> Claimed:
+            claimed = await world.desk.bury(claim, reason)
             buried.set()
+            return claimed
 
         await world.say("hello")
         async with running(world, redis_url, attend, attend_alone, bury):
@@ -295,9 +296,9 @@ async def test_a_burial_has_its_worker_for_itself_and_who_dies_of_it_is_counted(
                 raise Leaving(claim.conversation)
             return await world.desk.attend(claim, places)
 
-        async def bury(claim: Claim, reason: str) -> None:
+        async def bury(claim: Claim, reason: str) -> Claimed:
             told.append(f"buried, {await store.redis.hexists(layout.key(much.id), 'waits')}: {reason}")
-            await world.desk.bury(claim, reason)
+            return await world.desk.bury(claim, reason)
 
         await world.say("hello", beside)
         async with running(world, redis_url, attend, never, bury, concurrency=5):

@@ -85,7 +85,9 @@ async def test_who_died_with_it_does_not_make_an_older_worker_bury_it(
         [claim] = (await world.desk.mailbox.claim(0, "w1", 1)).grants
         await world.desk.bury(claim, "6 holders died")
         assert await held(world) == before
-        await world.desk.attend(claim, lambda: 0)
+        redis, _ = await with_key(world)
+        due = await redis.zrange(f"{world.desk.mailbox.store.layout.root(0)}:due", 0, -1)
+        assert due == [WHERE.id.encode()], "it waits for whoever comes"
         assert not world.room.sent
 
 

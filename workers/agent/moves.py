@@ -68,7 +68,7 @@ def read_event(raw: bytes) -> dict[str, Any]:
     """An event's JSON; nothing for what is none."""
     try:
         read = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return read if isinstance(read, dict) else {}
 

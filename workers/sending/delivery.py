@@ -254,6 +254,23 @@ class Delivery:
         ]
 
 
+async def grown(turn: Turn, adapter: Adapter, rows: Sequence[Row]) -> dict[str, Row]:
+    """Messages that a holder before us began to show, by key: they become the reply, so that none is left half."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        if row.state == "live":
+            found[row.key] = row
+        elif row.state == "sending":
+            if adapter.capabilities.look_back:
+                seen = await adapter.find(turn.address, row.key, row.since_ms)
+                found[row.key] = replace(row, state="live", ref=sent_ref(seen))
+            elif not key_is_known(adapter.capabilities, row, turn.now_ms()):
+                found[row.key] = replace(
+                    row, state="live", ref=None
+                )  # nobody can tell: no second one, the profile decides
+    return found
+
+
 def key_is_known(can: Capabilities, row: Row, now_ms: int) -> bool:
     """Whether the platform makes one message of a row that is sent once more."""
     return can.idempotent_send and now_ms - row.made_ms < can.key_known_s * 1000

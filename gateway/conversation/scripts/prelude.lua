@@ -89,10 +89,14 @@ local function free(c, ch)
   end
 end
 
+local function is_unsent(state)
+  local word = string.match(state, '^%S+')
+  return word ~= 'sent' and word ~= 'given_up'
+end
+
 local function unsent(c)
   for _, state in ipairs(redis.call('HVALS', key(c, 'states'))) do
-    local word = string.match(state, '^%S+')
-    if word ~= 'sent' and word ~= 'given_up' then
+    if is_unsent(state) then
       return true
     end
   end
@@ -208,6 +212,12 @@ local function grant(worker, places)
   return { 'OK', grants, ring, wait, now }
 end
 
+-- What somebody did, as it waited, becomes a record.
+local function note(c, kind, turn_id, event)
+  redis.call('RPUSH', key(c, 'history'),
+    '{"v":1,"type":"' .. kind .. '","at":' .. text(now) .. ',"turn":' .. cjson.encode(turn_id) .. ',"event":' .. event .. '}')
+end
+
 -- Records, rows and their states for one write: `count` items at ARGV[from].
 local function push(c, from, count)
   for i = from, from + count - 1 do
@@ -216,10 +226,13 @@ local function push(c, from, count)
   return from + count
 end
 
+-- A row without a body is there, and gets another state alone.
 local function set_rows(c, from, count)
   for i = 0, count - 1 do
     local at = from + 3 * i
-    redis.call('HSET', key(c, 'outbox'), ARGV[at], ARGV[at + 1])
+    if ARGV[at + 1] ~= '' then
+      redis.call('HSET', key(c, 'outbox'), ARGV[at], ARGV[at + 1])
+    end
     redis.call('HSET', key(c, 'states'), ARGV[at], ARGV[at + 2])
   end
   return from + 3 * count

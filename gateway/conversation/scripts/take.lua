@@ -7,23 +7,19 @@ local verdict = guard(c, ARGV[3], tonumber(ARGV[4]), ARGV[5])
 if verdict ~= 'OK' then
   return verdict
 end
-local function record(event, kind)
-  redis.call('RPUSH', key(c, 'history'),
-    '{"v":1,"type":"' .. kind .. '","at":' .. text(now) .. ',"turn":' .. cjson.encode(turn_id) .. ',"event":' .. event .. '}')
-end
 for _ = 1, controls do
   local event = redis.call('LPOP', key(c, 'control'))
   if event then
-    record(event, 'event')
+    note(c, 'event', turn_id, event)
   end
 end
 local at, all = 13, members + tonumber(ARGV[10])
 for i = 0, all - 1 do
   local one = ARGV[at + i]
   if redis.call('ZREM', key(c, 'inbox'), one) == 1 then
-    record(string.sub(one, 14), i < members and 'event' or 'withdrawn')
+    note(c, i < members and 'event' or 'withdrawn', turn_id, string.sub(one, 14))
   elseif i >= members and redis.call('LREM', key(c, 'control'), 1, one) == 1 then
-    record(one, 'withdrawn')
+    note(c, 'withdrawn', turn_id, one)
   end
 end
 at = push(c, at + all, tonumber(ARGV[11]))
