@@ -2,7 +2,7 @@
 
 A step is one thing that somebody does and others can see: a script, a request to the platform, a bell. What a process works
 out for itself belongs to the step before it. What a worker does next follows `workers/desk.py`, `workers/course.py`
-and `workers/delivery.py`, for turns of one question and one answer of one part.
+and `workers/sending/delivery.py`, for turns of one question and one answer of one part.
 """
 
 from __future__ import annotations
