@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from gateway.conversation import mailbox
+from gateway.conversation import deaths, mailbox
 from gateway.conversation.records import Record
 from gateway.platforms import Outcome
 from gateway.platforms.slack import Adapter as Slack
 from gateway.platforms.standard_webhooks import Adapter
 from gateway.store import Script
-from workers import runner, turn
+from workers import turn
 from workers.agent import moves
 from workers.agent.moves import Pending
 from workers.calling.judging import Barred, Judge
@@ -96,7 +96,7 @@ def puts_too_much_away() -> None:
 
 def gives_up() -> None:
     """A turn whose holder died once is given up."""
-    vars(runner)["BURY_AFTER"] = 1
+    vars(deaths)["BURY_AFTER"] = 1
 
 
 def asks_again() -> None:
