@@ -106,7 +106,7 @@ async def test_sigterm_stops_everything_and_the_addresses_were_told(tmp_path: Pa
     assert f"http://127.0.0.1:{unused_port}/chat" in said
     assert "rehearsal: offline and scripted, no model at all" in said
     assert str(tmp_path / "data") in said
-    assert "Traceback" not in said
+    assert "Traceback" not in said, said
     assert not any(map(is_alive, children))
 
 
@@ -127,7 +127,7 @@ async def test_where_a_platform_needs_it_somebody_listens_too(
             started.process.send_signal(signal.SIGTERM)
             code, told = await started.ends()
     assert code == 0, told
-    assert "Traceback" not in told
+    assert "Traceback" not in told, told
 
 
 async def test_a_second_one_on_the_folder_names_the_first(tmp_path: Path, unused_port: int) -> None:
