@@ -78,6 +78,8 @@ class Runner:
         self._lag_s = 0.0
         self._suspended = False
         self._cold = False
+        self._unheard_until_s = 0.0
+        """Until then we look for what was granted to us in an answer that never came: Redis may also do late what it was asked."""
         self._draining = asyncio.Event()
         self._sole: Claim | None = None
         """What is to have this worker for itself, or has it."""
@@ -186,6 +188,7 @@ class Runner:
                 return
             except Unreachable as error:
                 log(logger, "no claim", level=logging.WARNING, reason=str(error))
+                self._missed_an_answer()
                 return
             finally:
                 self._asked -= places
@@ -214,6 +217,7 @@ class Runner:
             claimed = await self._go_on(claim)
         except Lost as lost:  # Leaving as well: it is still ours to give
             log(logger, "claim lost", level=logging.WARNING, conversation=claim.conversation, why=type(lost).__name__)
+            self._missed_an_answer()  # maybe the one that it was given back, and what was claimed with that
             is_leaving = isinstance(lost, Leaving) or self._draining.is_set()
             await self._hand_over(claim, "leaving" if is_leaving else "away" if claim.cut_off else "lost")
         except Refused as error:
@@ -285,8 +289,19 @@ class Runner:
             await asyncio.sleep(self._settings.lease_s / 4)
             try:
                 await self._mailbox.renew(list(self._held.values()))
+                if asyncio.get_running_loop().time() < self._unheard_until_s:
+                    await self._give_back_unheard()
             except Unreachable as error:
                 log(logger, "leases not renewed", level=logging.WARNING, reason=str(error))
+                self._missed_an_answer()
+
+    def _missed_an_answer(self) -> None:
+        self._unheard_until_s = asyncio.get_running_loop().time() + self._settings.lease_s
+
+    async def _give_back_unheard(self) -> None:
+        for partition in range(self._mailbox.store.layout.partitions):
+            if await self._mailbox.give_back_unheard(partition, self.name, list(self._held.values())):
+                self._bell.ring(partition)
 
     async def _listen(self) -> None:
         """Nudges: somebody wrote to a conversation that we hold. What is missed, the answer of `renew` tells."""

@@ -446,6 +446,13 @@ class Mailbox:
         )
         return bool(answer and answer[0] == b"OK" and answer[1])
 
+    async def give_back_unheard(self, partition: int, worker: str, held: Sequence[Claim]) -> bool:
+        """All that was granted to this worker and is not among what it holds: the answer was lost, and its lease would run out as
+        that of a dead one does. True: the bell is due. Raises `Unreachable`.
+        """
+        root = self.store.layout.root(partition)
+        return bool(await self._run("unheard", partition, worker, *(one.token for one in held if one.root == root)))
+
     async def sole(self, claim: Claim, *, begins: bool) -> bool:
         """May it go on with nothing beside it? No: another one does. From when it `begins`, its holder's death counts.
 

@@ -154,6 +154,38 @@ async def quietly(asked: Awaitable[None]) -> None:
         await asked
 
 
+@pytest.mark.parametrize("in_answer_to", ["claim", "settle"])
+async def test_what_was_granted_in_an_answer_that_never_came_is_no_try(
+    tmp_path: Path, redis_url: str, layout: Any, in_answer_to: str
+) -> None:
+    """F55: nobody holds it, and nobody died of it."""
+    play = {"mailbox": {"poll_s": 0.05, "lease_s": 12.0, "send_timeout_s": 0.2}}
+    first, other = (ConversationKey("chat", "room", name) for name in ("first", "other"))
+    async with at_desk(tmp_path, redis_url, layout.prefix, settings=play) as world:
+        store = world.desk.mailbox.store
+        run, lost, seen = store.run, asyncio.Event(), []
+
+        async def run_and_lose(script: Script, root: str, *arguments: Any) -> Any:
+            answer = await run(script, root, *arguments)
+            if script.name == in_answer_to and answer[1] and not lost.is_set():
+                lost.set()
+                raise Unreachable("connection lost")
+            return answer
+
+        store.run = run_and_lose  # type: ignore[method-assign]
+
+        async def attend(claim: Claim, places: Callable[[], int]) -> Claimed:
+            seen.append(claim.tries)
+            return await world.desk.attend(claim, places)
+
+        await world.say("hello", first)
+        await world.say("hello", other)
+        async with running(world, redis_url, attend, never, never):
+            await until(lambda: len(world.room.sent) == 2)
+        assert lost.is_set()
+        assert set(seen) == {0}
+
+
 @pytest.mark.parametrize("ends", [False, True])
 async def test_what_a_worker_has_to_give_back_while_redis_is_away_it_gives_back_later(
     tmp_path: Path, layout: Any, ends: bool
