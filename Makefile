@@ -59,7 +59,7 @@ figures: .venv/.test ## an outage of Redis, two workers beside one, loud and qui
 forged: .venv/.test ## 100,000 webhooks (COUNT=) that prove nothing, or hold what no platform says: none accepted, none answered 5xx
 	@$(BIN)/python -m tests.forged $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 
-sabotage: .venv/.test ## each guard is taken out of a copy, one by one: tests have to fail then
+sabotage: .venv/.test ## each guard is taken out of a copy, one by one: it has to be found missing; takes twenty minutes
 	$(BIN)/python -m tests.sabotage
 
 fix: .venv/.test ## repair what can be repaired

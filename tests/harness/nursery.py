@@ -77,10 +77,8 @@ class Born:
 class Nursery:
     """The process that others are forked from, seen from outside."""
 
-    def __init__(self, environment: Mapping[str, str], first: str = "") -> None:
-        """`first`: a function (`module:name`) that it calls before it bears anybody."""
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
-        self._first = [first] if first else []
         self._numbers = itertools.count(1)
         self._awaited: dict[int, asyncio.Future[int]] = {}
         self._born: dict[int, Born] = {}
@@ -88,7 +86,7 @@ class Nursery:
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.harness.nursery", *self._first,
+            sys.executable, "-m", "tests.harness.nursery",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=self._environment,
         )  # fmt: skip
         assert self._process.stdout
@@ -148,9 +146,6 @@ def main() -> None:
     for module in IMPORTS:
         importlib.import_module(module)
     assert not set(NOT_YET) & sys.modules.keys(), "what reads its environment is imported by each process itself"
-    for first in sys.argv[1:]:
-        module, _, name = first.partition(":")
-        getattr(importlib.import_module(module), name)()
     tell({})
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -18,7 +18,6 @@ import workers.opening  # noqa: F401  # so that all scripts are known by their n
 from tests.sweep.choosing import PLATFORMS, NoPoint, Order
 from tests.sweep.kinds import KINDS
 from tests.sweep.run import WAITS, summary, sweep
-from tests.sweep.sabotage import SABOTAGES
 
 ABOUT: Final = """\
 Kills deskmate at every message of a turn, and looks from outside whether anything was lost, doubled or done twice.
@@ -86,12 +85,11 @@ def main() -> int:
     options.add_argument("--folder", type=Path, help="where ledgers and logs go; kept then (default: a temporary one)")
     options.add_argument("--at", default="", metavar="REGEX", help="only at such points, as in 'after worker platform'")
     options.add_argument("--list", action="store_true", help="only list the points")
-    options.add_argument("--sabotage", default="", choices=tuple(SABOTAGES), help="take this guard out of deskmate first: the sweep has to be broken then")  # fmt: skip
     given = options.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
     order = Order(
         seed=seed, count=0 if given.list else given.count, kinds=given.kinds, platforms=given.platforms, hows=given.how, waits=given.waits,
-        lanes=given.lanes, roles=given.roles, spread=given.spread, at=given.at, sabotage=given.sabotage, model_s=given.model_s, gateways=given.gateways,
+        lanes=given.lanes, roles=given.roles, spread=given.spread, at=given.at, model_s=given.model_s, gateways=given.gateways,
     )  # fmt: skip
     folder = given.folder or Path(tempfile.mkdtemp(prefix="kill-sweep-"))
     place = folder / time.strftime("%H%M%S")

@@ -48,8 +48,6 @@ class Order:
     """Only points of which this regular expression finds something."""
     gateways: int = 1
     """In each lane; every message is delivered to each of them."""
-    sabotage: str = ""
-    """A guard that is taken out: see `tests.sweep.sabotage`."""
 
     @property
     def turns(self) -> list[Turn]:

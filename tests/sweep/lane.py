@@ -96,8 +96,6 @@ class Lane:
     folder: Path
     stands: Stands
     waits: Mapping[str, Any]
-    sabotage: str = ""
-    """See `tests.sweep.sabotage`."""
     faults: list[Fault] = field(default_factory=list)
     running: list[Running] = field(default_factory=list)
 
@@ -111,9 +109,7 @@ class Lane:
         self.redis = await self._stack.enter_async_context(Redis.from_url(self.stands.redis_url))
         here = str(Path(__file__).parents[2])
         environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": here}
-        self._nursery = await self._stack.enter_async_context(
-            Nursery(environment, f"tests.sweep.sabotage:{self.sabotage}" if self.sabotage else "")
-        )
+        self._nursery = await self._stack.enter_async_context(Nursery(environment))
         self._environment = {
             **environment, "RQ_KEY_PREFIX": f"{self.prefix}:rq", "MODEL_KEY": KEY, "HOOK_SECRET": SECRET,
             "HOOK_REPLY_SECRET": REPLY_SECRET, "TELEGRAM_TOKEN": BOT_TOKEN, "TELEGRAM_SECRET": TELEGRAM_SECRET,

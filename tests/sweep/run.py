@@ -20,7 +20,6 @@ from tests.sweep.choosing import Order, Turn, plans
 from tests.sweep.kinds import CANARY, KEYED, KEYLESS, KINDS, SEARCHED, SKIPPING, owner_of
 from tests.sweep.lane import SHIPPED, SHORT, Lane
 from tests.sweep.plan import Outcome, Plan, Platform
-from tests.sweep.sabotage import SABOTAGES
 from tests.sweep.trap import Point
 from tests.sweep.trial import Trial
 from tests.sweep.world import world
@@ -71,9 +70,7 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
     begun_s = time.monotonic()
     waits = WAITS[order.waits]
     numbers = itertools.count(1)
-    if order.sabotage:
-        SABOTAGES[order.sabotage]()  # here as well: scripts are known by their hash
-    async with world(folder, order.lanes, waits, order.sabotage, order.model_s) as (stands, lanes):
+    async with world(folder, order.lanes, waits, order.model_s) as (stands, lanes):
         rules = {"calls_ratio": None, "notices_max": 0}
         stands.book.pages["faults"].write(Began(now_s(), "sweep", order.seed, rules))
         again_s = 1.6 * float(waits.get("mailbox", {}).get("lease_s", 6.0))

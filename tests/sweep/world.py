@@ -40,7 +40,7 @@ async def redis_of(folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def world(
-    folder: Path, lanes: int, waits: Mapping[str, Any], sabotage: str = "", model_s: float = 0.0
+    folder: Path, lanes: int, waits: Mapping[str, Any], model_s: float = 0.0
 ) -> AsyncIterator[tuple[Stands, list[Lane]]]:
     """Lanes in which nothing runs yet. Ledgers in `folder/ledgers`."""
     opened: list[Lane] = []
@@ -66,6 +66,6 @@ async def world(
             await stack.enter_async_context(Tools(folder, book.pages["tools"], within)),
             await stack.enter_async_context(Searched(book.pages["platform"], process)),
         )
-        made = [Lane(number, folder / f"lane-{number}", stands, waits, sabotage) for number in range(1, lanes + 1)]
+        made = [Lane(number, folder / f"lane-{number}", stands, waits) for number in range(1, lanes + 1)]
         opened += await asyncio.gather(*(stack.enter_async_context(lane) for lane in made))
         yield stands, opened

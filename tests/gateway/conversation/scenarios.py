@@ -290,10 +290,10 @@ async def who_waits_until_nothing_is_beside_it_is_not_to_blame(world: World) -> 
     mailbox = await world.mailbox()
     await died(world, mailbox)
     again = await world.take_over(mailbox, "w2")
-    assert again.tries == SOLE_AFTER
+    assert again.tries == SOLE_AFTER, "it has not begun"
     assert await mailbox.sole(again, begins=False)
     again = await world.take_over(mailbox, "w3")
-    assert again.tries == SOLE_AFTER
+    assert again.tries == SOLE_AFTER, "it has not begun"
     assert await mailbox.sole(again, begins=False)
     assert await mailbox.sole(again, begins=True)
     again = await world.take_over(mailbox, "w4")

@@ -37,12 +37,14 @@ def event(text: str, where: ConversationKey, dedupe: str | None = None) -> Event
 
 
 async def until(condition: Callable[[], Awaitable[Any]], within_s: float = 5.0) -> Any:
-    """Wait for a condition; its value."""
+    """Wait for a condition; its value. The last look begins when the time is over: who was slow to look has seen it."""
     end = time.monotonic() + within_s
-    while not (found := await condition()):
-        assert time.monotonic() < end, "it did not come true in time"
+    while True:
+        is_last = time.monotonic() >= end
+        if found := await condition():
+            return found
+        assert not is_last, "it did not come true in time"
         await asyncio.sleep(0.01)
-    return found
 
 
 @dataclass

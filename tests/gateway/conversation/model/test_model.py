@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
-from gateway.conversation.mailbox import script
 from tests.gateway.conversation.model.actors import Stage
-from tests.gateway.conversation.model.cases import SMALL, TAKEN_OUT, states
+from tests.gateway.conversation.model.cases import GUARDS, SMALL, TAKEN_OUT, states
 from tests.gateway.conversation.model.search import Found, Search
-from tests.gateway.conversation.model.states import SCRIPTS
 
 
 @pytest.fixture
@@ -27,12 +26,20 @@ def test_whatever_happens_it_ends_well(play: str, place: str) -> None:
     assert found.finished
 
 
-@pytest.mark.parametrize("guard", TAKEN_OUT)
-def test_without_the_guard_something_goes_wrong(guard: str, place: str) -> None:
-    case = TAKEN_OUT[guard]
-    assert not case.old or any(case.old in script(name).text for name in SCRIPTS), "that guard is not there any more"
-    with closing(states(place, case.change)) as made:
-        found = Search(Stage(case.play, made), at_most=40_000).run()
+@pytest.mark.parametrize(("name", "play"), [(name, play) for name, guard in GUARDS.items() for play in guard.play])
+def test_without_the_guard_something_goes_wrong(name: str, play: str, place: str) -> None:
+    guard = GUARDS[name]
+    with closing(states(place, guard.in_script)) as made:
+        found = Search(Stage(SMALL[play], made), at_most=40_000).run()
+    assert found.fault, f"{found.worlds} worlds, and all is well without it"
+    assert guard.play[play] in found.fault, told(found)
+
+
+@pytest.mark.parametrize("name", TAKEN_OUT)
+def test_with_another_kind_of_process_something_goes_wrong(name: str, place: str) -> None:
+    case = TAKEN_OUT[name]
+    with closing(states(place, case.in_script)) as made:
+        found = Search(Stage(replace(SMALL[case.play], **case.changed), made), at_most=40_000).run()
     assert found.fault, f"{found.worlds} worlds, and all is well without it"
     assert case.found in found.fault, told(found)
 
