@@ -224,24 +224,3 @@ def _ran(tree: Path, ways: Collection[str], *, within_s: float) -> dict[str, Ran
     tests = sorted(way for way in ways if "::" in way)
     found = dict.fromkeys(tests, run_tests(tree, tests, within_s=within_s)) if tests else {}
     return {**found, **{way: run_sweep(tree, way, within_s=within_s) for way in ways if way not in found}}
-
-
-def not_green(tree: Path, ways: Collection[str], *, within_s: float) -> dict[str, str]:
-    """Of these ways, those that find something where nothing is taken out, and what: they show nothing of any guard."""
-    runs = _ran(tree, ways, within_s=within_s)
-    return {way: "\n".join(ran.said(way)) or ran.printed for way, ran in runs.items() if not ran.is_green(way)}
-
-
-def _ran(tree: Path, ways: Collection[str], *, within_s: float) -> dict[str, Ran]:
-    tests = sorted(way for way in ways if "::" in way)
-    found = dict.fromkeys(tests, run_tests(tree, tests, within_s=within_s)) if tests else {}
-    return {**found, **{way: run_sweep(tree, way, within_s=within_s) for way in ways if way not in found}}
-
-
-def _why_not(ran: Ran, way: str, words: str) -> str:
-    said = ran.said(way)
-    if any(words in one for one in said):
-        return ""
-    if said:
-        return f"fails, and does not say {words!r}:\n{said[0]}"
-    return "all is well without it" if ran.is_green(way) else f"did not end:\n{ran.printed}"
