@@ -41,22 +41,25 @@ class Stage:
     def hook(self) -> str:
         return self.deskmate.hook("slack-main")
 
+    @property
+    def slack_settings(self) -> dict[str, Any]:
+        """Of the connection."""
+        return {
+            "platform": "slack",
+            "api_base": self.slack.url,
+            "signing_secret": "$SLACK_SECRET",
+            "bot_token": "$SLACK_TOKEN",
+            "timeout_s": 0.7,
+            "messages_per_s": 0,
+        }
+
     def set(self, settings: dict[str, Any] | None = None, profile: dict[str, Any] | None = None) -> None:
         """Settings and profile beyond the usual; before anything is started."""
         usual: dict[str, Any] = {
             "model": {"provider": "anthropic", "name": "fake", "base_url": self.model.url, "api_key": "$MODEL_KEY"},
             "mailbox": QUICK,
             "worker": {"grace_s": 10},
-            "connections": {
-                "slack-main": {
-                    "platform": "slack",
-                    "api_base": self.slack.url,
-                    "signing_secret": "$SLACK_SECRET",
-                    "bot_token": "$SLACK_TOKEN",
-                    "timeout_s": 0.7,
-                    "messages_per_s": 0,
-                }
-            },
+            "connections": {"slack-main": self.slack_settings},
         }
         for name, part in (settings or {}).items():
             usual[name] = {**usual.get(name, {}), **part} if isinstance(part, dict) else part

@@ -28,7 +28,9 @@ from tests.harness.deployment import free_port
 from tests.harness.model_replies import says
 from tests.harness.processes import until
 from tests.harness.proxy import Proxy
-from tests.harness.slack_twin import BOT_USER, CHANNEL, USER, Message, sign
+from tests.harness.slack_twin import BOT_USER, CHANNEL, SIGNING_SECRET, USER, Message, sign
+
+NEXT_SECRET = "signed-by-the-next-secret"
 
 
 def mention(number: int, text: str = "hi", **event: Any) -> bytes:
@@ -42,9 +44,9 @@ def known(stage: Stage, *numbers: int) -> None:
     stage.slack.messages += [Message(CHANNEL, f"1760000300.{number:06}", USER, "") for number in numbers]
 
 
-async def post(http: aiohttp.ClientSession, url: str, body: bytes) -> int:
+async def post(http: aiohttp.ClientSession, url: str, body: bytes, secret: str = SIGNING_SECRET) -> int:
     """The answer's status; 0 where the connection broke."""
-    headers = {**sign(body), "Content-Type": "application/json"}
+    headers = {**sign(body, secret=secret), "Content-Type": "application/json"}
     try:
         async with http.post(url, data=body, headers=headers, timeout=aiohttp.ClientTimeout(total=10)) as answer:
             assert answer.content_type == "application/json" or answer.status == 200
@@ -63,8 +65,12 @@ async def server(stage: Stage, folder: Path) -> AsyncIterator[Redis]:
 
 
 async def test_a_rolling_restart_under_load_resets_nobody_and_loses_nothing(stage: Stage) -> None:
+    """With another secret of the platform: first both count, and when it uses the new one the old one counts no more."""
     stage.model.answer_with(says("ok"))
+    stage.deskmate.environment["SLACK_NEXT"] = NEXT_SECRET
     await stage.start()
+    both = {"signing_secret": "$SLACK_NEXT", "previous_signing_secret": "$SLACK_SECRET"}
+    secret = SIGNING_SECRET
     statuses: Counter[int] = Counter()
     stop = asyncio.Event()
     numbers = iter(range(100_000))
@@ -74,7 +80,7 @@ async def test_a_rolling_restart_under_load_resets_nobody_and_loses_nothing(stag
             number = next(numbers)
             known(stage, number)
             body = mention(number)
-            while (status := await post(http, stage.hook, body)) != 200:
+            while (status := await post(http, stage.hook, body, secret)) != 200:
                 statuses[status] += 1
             statuses[status] += 1
             await asyncio.sleep(0.05)  # the pace of a busy team, so that the answers keep up
@@ -82,13 +88,16 @@ async def test_a_rolling_restart_under_load_resets_nobody_and_loses_nothing(stag
     connections = aiohttp.TCPConnector(force_close=True)  # each request may meet either gateway
     async with aiohttp.ClientSession(connector=connections) as http:
         sending = [asyncio.create_task(send_on(http)) for _ in range(4)]
-        for _ in range(2):
+        for settings in (both, {"signing_secret": "$SLACK_NEXT"}):
+            stage.set(settings={"connections": {"slack-main": {**stage.slack_settings, **settings}}})
             coming = await stage.deskmate.start_gateway()
             await until(lambda: bool(coming.lines("gateway ready")))  # noqa: B023  # else it was another that answered
             leaving = next(
                 one for one in stage.deskmate.running if one.name == "gateway" and one.process.returncode is None
             )
             assert await leaving.stop() == 0
+            secret = NEXT_SECRET
+        assert await post(http, stage.hook, mention(next(numbers))) == 401
         stop.set()
         await asyncio.gather(*sending)
     assert set(statuses) <= {200, 503}

@@ -320,17 +320,26 @@ async def test_a_send_without_an_answer_is_looked_for_before_it_is_sent_again(st
 
 
 async def test_a_message_that_kills_its_worker_is_buried_with_a_notice_and_its_neighbours_live(stage: Stage) -> None:
-    """The model's answer is what kills: the stand-in gives it only to the poisoned message, by killing its caller."""
+    """First the model's answer is what kills, which the stand-in gives by killing its caller; then the tool that it calls."""
     hold = asyncio.Event()
 
+    async def kills(_: asyncio.StreamReader, to_caller: asyncio.StreamWriter) -> None:
+        kill_caller(to_caller.get_extra_info("peername"))
+        to_caller.close()
+
+    page = await asyncio.start_server(kills, "127.0.0.1")
+    place = f"127.0.0.1:{page.sockets[0].getsockname()[1]}"
+
     def script(asked: Asked) -> Reply:
-        if "poison" in asked.text:
-            kill_caller(asked.peer)
-            return says("never", hold=hold)
-        return says("innocent", before_s=0.5)
+        if "poison" not in asked.text:
+            return says("innocent", before_s=0.5)
+        if len(stage.asked_with("poison")) > 1:
+            return calls("web_fetch", {"url": f"http://{place}/"})
+        kill_caller(asked.peer)
+        return says("never", hold=hold)
 
     stage.model.answer_with(script)
-    await stage.start()
+    await stage.start(settings={"tools": {"web_fetch": {"allow_private": [place]}}})
     poison = await stage.slack.say(stage.hook, "poison")
     innocent = await stage.slack.say(stage.hook, "hello?")
 
@@ -346,6 +355,7 @@ async def test_a_message_that_kills_its_worker_is_buried_with_a_notice_and_its_n
     await stage.slack.say(stage.hook, "and now?", thread_ts=poison.ts)
     await stage.slack.until(lambda: stage.posts().count("innocent") == 2)
     hold.set()
+    page.close()
     assert len(stage.posts()) == 3
 
 

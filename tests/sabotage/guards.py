@@ -191,9 +191,8 @@ def _run(tree: Path, module: Collection[str], within_s: float) -> tuple[int | No
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """How it was found that a guard is not there: each way that found it, and why the others have not."""
+    """What came of it that a guard is not there: the ways that have not found it, each with the reason."""
 
-    found: Collection[str]
     not_found: Mapping[str, str]
     took_s: float
 
@@ -210,8 +209,7 @@ def miss(guard: Guard, ways: Collection[str], tree: Path, *, within_s: float = W
         for file, text in before.items():
             (tree / file).write_text(text, "utf-8")
     why = {way: ran.why_not(way, guard.ways[way]) for way, ran in runs.items()}
-    not_found = {way: reason for way, reason in why.items() if reason}
-    return Missed([way for way in ways if way not in not_found], not_found, time.monotonic() - begun_s)
+    return Missed({way: reason for way, reason in why.items() if reason}, time.monotonic() - begun_s)
 
 
 def not_green(tree: Path, ways: Collection[str], *, within_s: float) -> dict[str, str]:

@@ -14,6 +14,7 @@ from tests.harness.history import read
 from tests.sabotage.guards import a_copy, guards, miss
 from tests.sweep.choosing import Order
 from tests.sweep.kinds import KINDS
+from tests.sweep.plan import How
 from tests.sweep.run import summary, sweep
 from tests.sweep.steps import STEPS
 
@@ -32,6 +33,16 @@ async def test_a_process_killed_at_thirty_messages_of_all_kinds_of_turn_breaks_n
     met = {name: step.meets(result.points[step.kind, "keyed", False]) for name, step in STEPS.items()}
     assert list(met) == [f"W{number}" for number in range(1, 25)]
     assert not [name for name, points in met.items() if not points], "each step of a turn is struck by a whole sweep"
+
+
+@pytest.mark.timeout(300)
+async def test_who_sleeps_past_its_lease_and_who_leaves_a_child_behind_breaks_nothing(tmp_path: Path) -> None:
+    told: list[str] = []
+    hows: tuple[How, ...] = ("stop", "parent")
+    order = Order(seed=20, count=6, lanes=3, kinds=("once",), platforms=("keyed",), hows=hows, roles=("worker",))
+    result = await sweep(order, tmp_path, told.append)
+    assert result.is_good, "\n".join([*told, *summary(result)])
+    assert {one.plan.how for one in result.struck} == {*hows}
 
 
 @pytest.fixture(scope="module")
