@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,16 +56,22 @@ class Order:
         return [(kind, platform, one) for one in alone for kind in self.kinds for platform in self.platforms]
 
 
-def plans(order: Order, points: Mapping[Turn, Sequence[Point]]) -> Iterator[dict[str, Any]]:
-    """Every point in another order each round, as many as are wanted: arguments of `Plan`. Raises `NoPoint`."""
+def plans(
+    order: Order, points: Mapping[Turn, Sequence[Point]], begins: Collection[tuple[Turn, Point]] = ()
+) -> Iterator[dict[str, Any]]:
+    """Every point in another order each round, as many as are wanted: arguments of `Plan`. `begins`: those that only a process
+    comes by which has just begun. Raises `NoPoint`.
+    """
     if not order.count:
         return
     queues = {alone: _queue(order, points, alone=alone) for alone in (False, True)}
     for number, how in enumerate(itertools.islice(itertools.cycle(order.hows), order.count)):
-        (kind, platform, _), point = next(queues[how == "parent"])
+        turn, point = next(queues[how == "parent"])
+        kind, platform, _ = turn
         chance = random.Random(f"{order.seed} {number} {point}")
         yield {
             "kind": kind, "platform": platform, "point": point, "how": how, "follows": chance.random() < FOLLOWS,
+            "begins": (turn, point) in begins,
             "second": chance.randrange(1, SECOND_MAX) if how == "twice" else 0,
         }  # fmt: skip
 

@@ -48,7 +48,7 @@ class Person:
         if not is_yes:
             self.posted.append(message)
         while True:
-            gateways = self.lane.of("gateway")[-self.plan.gateways :]
+            gateways = [one for one in self.lane.of("gateway") if one.born.runs][-self.plan.gateways :]
             delivering = (self._deliver_to(gateway, message, text, calls, noted=not is_yes) for gateway in gateways)
             if any(200 <= status < 300 for status in await asyncio.gather(*delivering)):
                 return

@@ -23,6 +23,8 @@ class Plan:
     platform: Platform = "keyed"
     point: Point | None = None
     how: How = "kill"
+    begins: bool = False
+    """In processes that have just begun, which say more than those that had a turn before."""
     follows: bool = False
     """Another message comes right behind the fault."""
     gateways: int = 1

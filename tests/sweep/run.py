@@ -39,6 +39,8 @@ class Result:
 
     order: Order
     points: dict[Turn, list[Point]] = field(default_factory=dict)
+    begins: set[tuple[Turn, Point]] = field(default_factory=set)
+    """Points that only processes came by which had just begun."""
     outcomes: list[Outcome] = field(default_factory=list)
     whole: list[Violation] = field(default_factory=list)
     """What only all turns together show: what was left behind, and words in places of others."""
@@ -90,9 +92,10 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
         async with asyncio.TaskGroup() as group:
             for at, lane in enumerate(lanes):
                 group.create_task(_record(one, lane, turns[at :: len(lanes)], result))
-        chosen = iter(list(plans(order, result.points)))
+        chosen = iter(list(plans(order, result.points, result.begins)))
         tell(
-            f"{sum(map(len, result.points.values()))} points in {len(turns)} turns without fault; "
+            f"{sum(map(len, result.points.values()))} points in {len(turns)} kinds of turn without fault, "
+            f"{len(result.begins)} of them only where processes had just begun; "
             f"{order.count} faults, seed {order.seed}, {order.lanes} lanes, waits: {order.waits}"
         )
 
@@ -119,11 +122,17 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
 
 
 async def _record(one: Any, lane: Lane, turns: Sequence[Turn], result: Result) -> None:
-    for kind, platform, alone in turns:
-        outcome: Outcome = await one(lane, kind=kind, platform=platform, how="parent" if alone else "kill")
-        result.points[kind, platform, alone] = [
-            point for point in outcome.points if not alone or point.role == "worker"
-        ]
+    """Each turn in processes that have just begun, and in those once more: what comes only then is struck only then."""
+    for turn in turns:
+        kind, platform, alone = turn
+        found: list[list[Point]] = []
+        for begins in (True, False)[: 1 if alone else 2]:
+            outcome: Outcome = await one(
+                lane, kind=kind, platform=platform, how="parent" if alone else "kill", begins=begins
+            )
+            found.append([point for point in outcome.points if not alone or point.role == "worker"])
+        result.points[turn] = list(dict.fromkeys(itertools.chain(*found)))
+        result.begins |= {(turn, point) for point in found[0] if not alone and point not in found[1]}
 
 
 async def _progress(result: Result, tell: Callable[[str], None], begun_s: float) -> None:

@@ -91,9 +91,10 @@ class Trial:
     async def _prepare(self) -> None:
         """A gateway and a worker; no worker yet where the turn runs alone: it comes to what it finds."""
         lane, plan = self._lane, self._plan
-        if plan.alone:
-            for worker in lane.of("worker"):
-                await lane.end(worker)
+        for role, is_new in {"gateway": plan.begins, "worker": plan.begins or plan.alone}.items():
+            for one in lane.of(role) if is_new else ():
+                await lane.end(one)
+        await lane.redis.delete(f"{lane.prefix}:{{0}}:bell")  # one that nobody answered is as one of long ago
         for role, number in {"gateway": plan.gateways, "worker": 0 if plan.alone else 1}.items():
             while len(lane.of(role)) < number:
                 await lane.ready(await lane.start(role))
@@ -272,16 +273,16 @@ class Trial:
         return ", ".join(name for name, there in is_open.items() if there)
 
     async def _clear(self, *, late: bool) -> None:
-        """One worker and one gateway stay, the youngest; none after a trial that did not end."""
+        """One worker and the gateways stay, the youngest that live; none after a trial that did not end."""
         lane = self._lane
         for one in self._stopped:
             one.born.signal(signal.SIGCONT)
-        for role in ("gateway", "worker"):
-            there = lane.of(role)
-            for one in there if late else there[: -self._plan.gateways if role == "gateway" else -1]:
-                await lane.end(one)
-            if there and not late and not there[-1].born.runs:
-                await lane.end(there[-1])
+        for role, number in {"gateway": self._plan.gateways, "worker": 1}.items():
+            living = [one for one in lane.of(role) if one.born.runs]
+            stay = [] if late else living[-number:]
+            for one in lane.of(role):
+                if one not in stay:
+                    await lane.end(one)
 
     def _takeover_s(self) -> float | None:
         """Of one that was killed, where the next one had something left to do."""
