@@ -31,6 +31,7 @@ from typing import Final
 
 from tests.harness.history import Accepted, Asked, Began, Effect, Ended, Fault, Granted, History, Letter, Wrote, read
 from tests.harness.judging.answered import buried, doubled, half, lost, noticed, told
+from tests.harness.judging.beside import beside
 from tests.harness.judging.bounded import alone, bounded
 from tests.harness.judging.effects import cards, effects
 from tests.harness.judging.order import order
@@ -92,7 +93,7 @@ def _away(faults: Iterable[Fault], end_s: float) -> Iterator[tuple[float, float]
 
 
 LOOKS: Final[tuple[Callable[[Run], Iterator[Violation]], ...]] = (
-    lost, noticed, buried, doubled, half, effects, cards, order, writers, told, malformed, crossed, bounded, alone,
+    lost, noticed, buried, doubled, half, effects, cards, order, writers, beside, told, malformed, crossed, bounded, alone,
 )  # fmt: skip
 
 

@@ -207,6 +207,8 @@ class Wrote(Event):
     """The model's answers that it keeps, by their names (`Asked.answer`)."""
     results: tuple[str, ...] = ()
     """The steps whose results it keeps."""
+    partition: str = ""
+    """Of Redis, with what says that a worker is had for oneself: one at a time has that in each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from tests.harness.history import (
     Wrote,
     read,
 )
+from tests.harness.judging.beside import BEGINS
 from tests.harness.judging.run import Rules
 
 END_S = 500.0
@@ -606,6 +607,36 @@ def a_write_after_it_was_given_back() -> Events:
     return [*turn(1), wrote(3, 1, "append")]
 
 
+def _alone(conversation: str, fence: int, process: str = "w1", at_s: float = 3.0) -> Events:
+    """From a death on it has a worker for itself."""
+    message = f"{'m' if conversation == 'c1' else 'x'}1"
+    more: dict[str, Any] = {"conversation": conversation}
+    return [
+        post(0.5, message, **more), granted(at_s - 2, fence, process, **more),
+        wrote(at_s, fence, BEGINS, process, partition="d:{0}", **more),
+        asked(at_s + 1, message, process=process, **more), reply(at_s + 2, message, process=process, **more),
+        wrote(at_s + 3, fence, "settle", process, **more),
+    ]  # fmt: skip
+
+
+BESIDE = {"conversation": "c2"}
+
+
+@bad("I5", "something beside it")
+def a_neighbour_in_the_hands_of_a_worker_that_one_has_for_itself() -> Events:
+    return [*_alone("c1", 1), *other(turn(1.5, fence=2))[:2], *other(turn(3.5, fence=2))[3:]]
+
+
+@bad("I5", "something beside it")
+def a_neighbour_that_such_a_worker_takes() -> Events:
+    return [*_alone("c1", 1), *other(turn(3.5, fence=2))]
+
+
+@bad("I5", "two with a worker each")
+def two_that_have_a_worker_for_themselves() -> Events:
+    return [*_alone("c1", 1), *_alone("c2", 2, "w2", at_s=4.0)]
+
+
 # ---- I6: told ----
 
 
@@ -1114,6 +1145,54 @@ def a_summary_that_was_lost_with_who_asked_for_it() -> Events:
 def a_turn_given_up_with_a_letter() -> Events:
     buried = [granted(7.5, 2, "w2"), wrote(7.6, 2, "bury", "w2"), notice(7.9, process="w2")]
     return [*TAKEOVER, *buried, Letter(END_S, "c1", "8 holders died")]
+
+
+@good()
+def a_neighbour_that_was_given_back_before_one_has_the_worker_for_itself() -> Events:
+    leaves = wrote(2.0, 2, "hand_over", releases=True, **BESIDE)
+    return [*_alone("c1", 1), *other(turn(1.5, fence=2))[:3], leaves, *_other_worker(turn(2.5, fence=3))[1:]]
+
+
+@good()
+def a_neighbour_that_somebody_else_has_got_before_one_has_the_worker_for_itself() -> Events:
+    return [*_alone("c1", 1), *other(turn(1.5, fence=2))[:2], *_other_worker(turn(2.5, fence=3))[1:]]
+
+
+@good()
+def a_neighbour_that_is_taken_when_the_worker_is_free_again() -> Events:
+    return [*_alone("c1", 1), *other(turn(6.5, fence=2))]
+
+
+@good()
+def one_behind_the_other_with_a_worker_for_itself() -> Events:
+    return [*_alone("c1", 1), *_alone("c2", 2, "w2", at_s=6.5)]
+
+
+@good()
+def two_with_a_worker_each_in_two_partitions() -> Events:
+    elsewhere = [replace(one, partition="d:{1}") if isinstance(one, Wrote) else one for one in _alone("c2", 2, "w2")]
+    return [*_alone("c1", 1), *elsewhere]
+
+
+@good()
+def one_that_has_a_worker_for_itself_behind_the_death_of_another_that_had() -> Events:
+    died = [*_alone("c1", 1)[:3], Fault(3.5, "w1", "kill")]
+    again = [granted(9, 3, "w3"), *_other_worker(turn(9, fence=3), "w3", "c1")[2:]]
+    return [*died, *_alone("c2", 2, "w2", at_s=5.0), *again]
+
+
+def _other_worker(events: Events, process: str = "w2", conversation: str = "c2") -> Events:
+    """The same there; in another conversation, if it is not the first."""
+    moved: Events = []
+    for event in events if conversation == "c1" else other(events, conversation):
+        match event:
+            case Granted() | Wrote():
+                moved.append(replace(event, process=process, token=f"{event.fence}-{process}"))
+            case Asked() | Accepted():
+                moved.append(replace(event, process=process))
+            case _:
+                moved.append(event)
+    return moved
 
 
 @good()

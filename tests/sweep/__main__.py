@@ -11,12 +11,14 @@ import tempfile
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import workers.alone
 import workers.opening  # noqa: F401  # so that all scripts are known by their names
+from gateway.conversation.deaths import SOLE_AFTER
 from tests.sweep.choosing import PLATFORMS, NoPoint, Order
 from tests.sweep.kinds import KINDS
+from tests.sweep.plan import How
 from tests.sweep.run import WAITS, summary, sweep
 
 ABOUT: Final = """\
@@ -39,6 +41,9 @@ faults (--how):
   term    SIGTERM; the process has to end by itself, with code 0
   twice   SIGKILL, and soon after another one of whoever took over: then the turn goes on in a child process, alone
   parent  SIGKILL of a worker alone whose turn runs in such a child process, the child's message let through
+  sole    SIGKILL of six holders, one after the other, where they have got the turn or ask the model; then it has a worker for
+          itself, and that one is killed once as well. Its points are those from there on; what a slow neighbour says,
+          which has to leave or waits, is called `beside ...`
 
 kinds of turn (--kinds):
 """
@@ -49,6 +54,7 @@ examples:
   python -m tests.sweep --gateways 2 --roles gateway --count 100
                                                      two gateways, and each gets every message
   python -m tests.sweep --how stop,group,term,twice,parent --count 600
+  python -m tests.sweep --how sole --count 40        six deaths of each turn, then one more
   python -m tests.sweep --waits shipped --model-s 3 --roles worker --lanes 20 --count 200 --at 'model|append #[3-9]|mark'
                                                      how long a takeover takes with the shipped waits
   python -m tests.sweep --list --kinds once          the messages of such a turn
@@ -67,15 +73,16 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     options.add_argument("--seed", type=int, help="which points in which order (default: another one each time)")
-    options.add_argument("--count", type=int, default=1_200, help="how many faults (default 1200)")
+    options.add_argument("--count", type=int, help="how many faults (default 1200; 40 with `sole` alone)")
     options.add_argument("--kinds", type=_words(KINDS), default=tuple(KINDS), help="kinds of turn (default: all)")
     options.add_argument(
         "--how",
-        type=_words(("kill", "group", "stop", "term", "twice", "parent")),
+        type=_words(get_args(How)),
         default=("kill",),
         help="faults (default: kill)",
     )
     options.add_argument("--platforms", type=_words(PLATFORMS), default=PLATFORMS, help="keyed: knows a repeated send by its key; keyless: does not; skipping: does not, and the profile says `unclear_send: skip`; searched: Slack, where one can look whether it is there (default: all)")  # fmt: skip
+    options.add_argument("--deaths", type=int, choices=range(1, SOLE_AFTER + 1), default=SOLE_AFTER, help="with `sole`: so many holders really die, the others are written down as dead (default 6)")  # fmt: skip
     options.add_argument("--gateways", type=int, default=1, help="so many in each lane, and each gets every message (default 1)")  # fmt: skip
     options.add_argument("--roles", type=_words(("gateway", "worker")), default=("gateway", "worker"), help="whose messages (default: both)")  # fmt: skip
     options.add_argument("--waits", choices=WAITS, default="short", help="short: a lease of 2.5 s; shipped: all waits as they are shipped (default: short)")  # fmt: skip
@@ -87,9 +94,12 @@ def main() -> int:
     options.add_argument("--list", action="store_true", help="only list the points")
     given = options.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
+    usual = 40 if given.how == ("sole",) else 1_200
+    count = usual if given.count is None else given.count
     order = Order(
-        seed=seed, count=0 if given.list else given.count, kinds=given.kinds, platforms=given.platforms, hows=given.how, waits=given.waits,
+        seed=seed, count=0 if given.list else count, kinds=given.kinds, platforms=given.platforms, hows=given.how, waits=given.waits,
         lanes=given.lanes, roles=given.roles, spread=given.spread, at=given.at, model_s=given.model_s, gateways=given.gateways,
+        deaths=given.deaths,
     )  # fmt: skip
     folder = given.folder or Path(tempfile.mkdtemp(prefix="kill-sweep-"))
     place = folder / time.strftime("%H%M%S")
@@ -99,9 +109,9 @@ def main() -> int:
         _tell(f"{why}: --list names them all")
         return 2
     if given.list:
-        for (kind, platform, alone), points in sorted(result.points.items()):
+        for (kind, platform, stage), points in sorted(result.points.items()):
             for point in points:
-                _tell(f"{kind} {platform}{' alone' if alone else ''}: {point}")
+                _tell(f"{' '.join(filter(None, (kind, platform, stage)))}: {point}")
         return 0
     for line in summary(result):
         _tell(line)

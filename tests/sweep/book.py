@@ -48,9 +48,9 @@ class Book:
     def of(self, conversation: str) -> list[Event]:
         return self._by_conversation[conversation]
 
-    def history(self, conversation: str, beside: Iterable[Fault]) -> History:
-        """What was seen of a conversation, with the faults that fell then."""
-        return History.of([*self.of(conversation), *beside])
+    def history(self, conversations: Iterable[str], beside: Iterable[Fault]) -> History:
+        """What was seen of conversations, with the faults that fell then."""
+        return History.of([*(event for one in conversations for event in self.of(one)), *beside])
 
     def forget(self, conversation: str) -> None:
         """It is judged: the files still have it."""

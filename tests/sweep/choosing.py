@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gateway.conversation.deaths import SOLE_AFTER
 from tests.sweep.kinds import KINDS
-from tests.sweep.plan import How, Platform
+from tests.sweep.plan import How, Platform, Stage, stage_of
+from tests.sweep.row import WHERE
 from tests.sweep.trap import Point
 
-Turn = tuple[str, Platform, bool]
-"""A kind of turn, on which platform, and whether alone in a child process."""
+Turn = tuple[str, Platform, Stage]
+"""A kind of turn, on which platform, and in which stage."""
 PLATFORMS: Final[tuple[Platform, ...]] = ("keyed", "keyless", "skipping", "searched")
 FOLLOWS: Final = 0.25
 """In so many trials another message comes right behind the fault."""
@@ -48,12 +50,14 @@ class Order:
     """Only points of which this regular expression finds something."""
     gateways: int = 1
     """In each lane; every message is delivered to each of them."""
+    deaths: int = SOLE_AFTER
+    """With `sole`: so many holders die before the turn has a worker for itself; the others are only written down as dead."""
 
     @property
     def turns(self) -> list[Turn]:
         """Those whose points are needed."""
-        alone = sorted({how == "parent" for how in self.hows})
-        return [(kind, platform, one) for one in alone for kind in self.kinds for platform in self.platforms]
+        stages = sorted(set(map(stage_of, self.hows)))
+        return [(kind, platform, stage) for stage in stages for kind in self.kinds for platform in self.platforms]
 
 
 def plans(
@@ -64,23 +68,30 @@ def plans(
     """
     if not order.count:
         return
-    queues = {alone: _queue(order, points, alone=alone) for alone in (False, True)}
+    queues = {stage_of(how): _queue(order, points, stage_of(how)) for how in order.hows}
     for number, how in enumerate(itertools.islice(itertools.cycle(order.hows), order.count)):
-        turn, point = next(queues[how == "parent"])
+        turn, point = next(queues[stage_of(how)])
         kind, platform, _ = turn
         chance = random.Random(f"{order.seed} {number} {point}")
         yield {
             "kind": kind, "platform": platform, "point": point, "how": how, "follows": chance.random() < FOLLOWS,
             "begins": (turn, point) in begins,
             "second": chance.randrange(1, SECOND_MAX) if how == "twice" else 0,
+            **(_way_to_the_row(chance, point, order.deaths) if how == "sole" else {}),
         }  # fmt: skip
 
 
-def _queue(order: Order, points: Mapping[Turn, Sequence[Point]], *, alone: bool) -> Iterator[tuple[Turn, Point]]:
+def _way_to_the_row(chance: random.Random, point: Point, deaths: int) -> dict[str, Any]:
+    """What a neighbour says while its turn lasts is only there to be struck if it comes late."""
+    speaks_after = deaths if point.is_beside else chance.randrange(deaths + 1)
+    return {"deaths": tuple(chance.choices(WHERE, k=deaths)), "speaks_after": speaks_after}
+
+
+def _queue(order: Order, points: Mapping[Turn, Sequence[Point]], stage: Stage) -> Iterator[tuple[Turn, Point]]:
     wanted = {
         turn: [point for point in found if point.role in order.roles and re.search(order.at, str(point))]
         for turn, found in sorted(points.items())
-        if turn[2] == alone
+        if turn[2] == stage
     }
     if not any(wanted.values()):
         raise NoPoint(f"no point of {', '.join(order.kinds)} is like {order.at!r}")

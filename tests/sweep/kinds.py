@@ -1,4 +1,4 @@
-"""Seven kinds of turn, as what people write and what the scripted model answers.
+"""Kinds of turn, as what people write and what the scripted model answers.
 
 A message names itself (`mark:c7.0`), its kind, and its conversation's word; the model finds all three in what it is sent,
 so that one script serves every conversation at once. A call names itself as well: `c7.0.s1`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tests.harness.fake_model import Asked
@@ -43,12 +43,21 @@ class Kind:
     asks: bool = False
     """A person says yes before it goes on."""
     compacts: bool = False
-    """The turn is a /compact, behind two messages that were answered and before one more."""
+    """What was said is put away by it: behind two messages that were answered and before one more."""
+    tokens: int = 10
+    """What the model says that its request had."""
+    before_s: float = 0.0
+    """Each answer of the model takes so long."""
+
+    @property
+    def is_command(self) -> bool:
+        """Nothing of the turn itself is for the model: it is a /compact."""
+        return self.name == "compact"
 
     @property
     def calls(self) -> int:
         """How often the model is asked."""
-        return len(self.steps) + 1
+        return len(self.steps) + 1 + (self.compacts and not self.is_command)
 
     def text(self, message: str, canary: str) -> str:
         return f"kind:{self.name} mark:{message} {canary}"
@@ -64,8 +73,12 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind("asks", "a tool that waits for a person's yes", (("sign",),), asks=True),
         Kind("long", "a reply in three parts", parts=3),
         Kind("compact", "what was said is put away, and one more message comes", compacts=True),
+        Kind("full", "what was said is too long by now and is put away before the answer", compacts=True),
     )
 }
+GROWN: Final = Kind("grown", "behind it all that was said is too long", tokens=190_000)
+BESIDE: Final = Kind("beside", "a slow one beside another turn", (*[("look",)] * 4, ("pay",)), before_s=0.7)
+_ALL: Final = {**KINDS, GROWN.name: GROWN, BESIDE.name: BESIDE}
 
 
 def name_of(asked: Asked) -> str:
@@ -84,7 +97,12 @@ def answer(asked: Asked) -> Reply:
     turn, end = turn_of(asked), f"end:{name_of(asked)}"
     if is_summary(asked):
         return says(f"Decided: kind:plain mark:{turn.message.split('.')[0]}.{SUMMARY} {turn.canary} {end}")
-    kind = KINDS[turn.kind]
+    kind = _ALL[turn.kind]
+    usage = {"input_tokens": kind.tokens, "output_tokens": 5}
+    return replace(_answer(asked, kind, turn, end), before_s=kind.before_s, usage=usage)
+
+
+def _answer(asked: Asked, kind: Kind, turn: Turn, end: str) -> Reply:
     if turn.step < len(kind.steps):
         named = [
             (f"{SERVER}__{tool}", {"step": f"{turn.message}.s{turn.step}{at}"})

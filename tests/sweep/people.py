@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -36,6 +35,22 @@ class Person:
 
     def message(self, place: int) -> str:
         return f"{self.plan.conversation}.{place}"
+
+    @property
+    def room(self) -> str:
+        """As it is called on the wires."""
+        number = self._number
+        match self.plan.platform:
+            case "keyed":
+                return self.plan.conversation
+            case "searched":
+                return f"C{number:0>9}"
+            case _:
+                return str(-(1_000_000 + number))
+
+    @property
+    def _number(self) -> int:
+        return int(self.plan.conversation[1:])
 
     @property
     def canary(self) -> str:
@@ -96,7 +111,7 @@ class Person:
         if message in self._mentions:
             return self._mentions[message]
         twin = self.lane.stands.searched
-        channel = f"C{re.sub(r'[^0-9]', '', self.plan.conversation):0>9}"
+        channel = self.room
         twin.channels.add(channel)
         twin.conversations[channel] = self.plan.conversation
         root = next((one.ts for one in twin.messages if one.channel == channel), None)
@@ -109,7 +124,7 @@ class Person:
     def _update(self, message: str, text: str) -> dict[str, Any]:
         twin = self.lane.stands.keyless
         if not self._chat:
-            self._chat = -(1_000_000 + int(re.sub(r"\D", "", self.plan.conversation)))
+            self._chat = int(self.room)
             twin.chats[self._chat] = {"id": self._chat, "type": "supergroup", "title": self.plan.conversation}
             twin.conversations[self._chat] = self.plan.conversation
         number = -self._chat * 10 + int(message.rsplit(".", 1)[1])

@@ -19,7 +19,7 @@ from tests.harness.leavings import Leavings
 from tests.sweep.choosing import Order, Turn, plans
 from tests.sweep.kinds import CANARY, KEYED, KEYLESS, KINDS, SEARCHED, SKIPPING, owner_of
 from tests.sweep.lane import SHIPPED, SHORT, Lane
-from tests.sweep.plan import Outcome, Plan, Platform
+from tests.sweep.plan import Outcome, Plan, Platform, Stage
 from tests.sweep.trap import Point
 from tests.sweep.trial import Trial
 from tests.sweep.world import world
@@ -28,8 +28,12 @@ WAITS: Final[Mapping[str, Mapping[str, Any]]] = {"short": SHORT, "shipped": SHIP
 BEGINS: Final[Mapping[Platform, str]] = {
     "keyed": KEYED, "keyless": KEYLESS, "skipping": SKIPPING, "searched": SEARCHED,
 }  # fmt: skip
+RECORDED: Final[Mapping[Stage, Mapping[str, Any]]] = {
+    "": {"how": "kill"}, "alone": {"how": "parent"}, "sole": {"how": "sole", "deaths": ("grant",), "speaks_after": 1},
+}  # fmt: skip
+"""How a turn without a fault gets to its stage. That a neighbour is in the same hands when it begins there takes a death."""
 SHOWN_MAX: Final = 20
-STUCK_S: Final = 240.0
+STUCK_S: Final = 420.0
 """No trial takes so long, whatever it finds: then the sweep itself is broken."""
 
 
@@ -48,7 +52,8 @@ class Result:
 
     @property
     def struck(self) -> list[Outcome]:
-        return [one for one in self.outcomes if one.struck]
+        """Those that came by their point."""
+        return [one for one in self.outcomes if one.plan.point and not one.missed]
 
     @property
     def violations(self) -> list[tuple[Plan, Violation]]:
@@ -83,7 +88,8 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
                 outcome = await Trial(lane, plan, again_s).run()
             result.outcomes.append(outcome)
             for violation in outcome.violations:
-                again = f"--kinds {kind} --platforms {platform} --how {plan.how} --gateways {plan.gateways} --at '^{re.escape(str(plan.point))}$'"
+                again = f"--kinds {kind} --platforms {platform} --how {plan.how} --gateways {plan.gateways} "
+                again += f"--at '^{re.escape(str(plan.point))}$'" if plan.point else "--count 0"
                 tell(f"BROKEN {again}\n  {violation}")
             return outcome
 
@@ -122,17 +128,19 @@ async def sweep(order: Order, folder: Path, tell: Callable[[str], None]) -> Resu
 
 
 async def _record(one: Any, lane: Lane, turns: Sequence[Turn], result: Result) -> None:
-    """Each turn in processes that have just begun, and in those once more: what comes only then is struck only then."""
+    """Each turn in processes that have just begun, and in those once more: what comes only then is struck only then. One that is
+    broken without any fault has shown enough.
+    """
     for turn in turns:
-        kind, platform, alone = turn
+        kind, platform, stage = turn
         found: list[list[Point]] = []
-        for begins in (True, False)[: 1 if alone else 2]:
-            outcome: Outcome = await one(
-                lane, kind=kind, platform=platform, how="parent" if alone else "kill", begins=begins
-            )
-            found.append([point for point in outcome.points if not alone or point.role == "worker"])
+        for begins in (True, False)[: 1 if stage else 2]:  # who finds it in a later stage has just begun
+            outcome: Outcome = await one(lane, kind=kind, platform=platform, begins=begins, **RECORDED[stage])
+            found.append([point for point in outcome.points if not stage or point.role == "worker"])
+            if outcome.violations:
+                break
         result.points[turn] = list(dict.fromkeys(itertools.chain(*found)))
-        result.begins |= {(turn, point) for point in found[0] if not alone and point not in found[1]}
+        result.begins |= {(turn, point) for point in found[0] if point not in found[-1]}
 
 
 async def _progress(result: Result, tell: Callable[[str], None], begun_s: float) -> None:
@@ -149,15 +157,15 @@ async def _progress(result: Result, tell: Callable[[str], None], begun_s: float)
 def summary(result: Result) -> list[str]:
     """Figures with their counts."""
     lines = []
-    by = Counter((one.plan.kind.name, one.plan.platform, one.plan.alone, one.plan.how) for one in result.struck)
+    by = Counter((one.plan.kind.name, one.plan.platform, one.plan.stage, one.plan.how) for one in result.struck)
     for turn, points in sorted(result.points.items()):
-        kind, platform, alone = turn
+        kind, platform, stage = turn
         shown = ", ".join(f"{number} {key[3]}" for key, number in sorted(by.items()) if key[:3] == turn) or "none"
-        name = f"{platform}, alone" if alone else platform
+        name = f"{platform}, {stage}" if stage else platform
         lines.append(f"  {kind:7} {name:15} {len(points):4} points  struck: {shown}")
     struck = sum(one.struck for one in result.struck)
     broken = len({id(plan) for plan, _ in result.violations})
-    missed = sum(one.plan.point is not None and not one.struck for one in result.outcomes)
+    missed = sum(one.missed for one in result.outcomes)
     lines.append(
         f"{struck} faults, {broken} turns broken"
         + (f" (0 in {struck}: below {300 / struck:.2g} % at 95 %)" if struck and not broken else "")

@@ -45,7 +45,8 @@ class Model(FakeModel):
 
     def __init__(self, ledger: Ledger, whose: Callable[[Ends], str], most_s: float = 0.0) -> None:
         def answer(asked: Asked) -> Reply:
-            return replace(kinds.answer(asked), before_s=random.uniform(0, most_s))
+            reply = kinds.answer(asked)
+            return replace(reply, before_s=max(reply.before_s, random.uniform(0, most_s)))
 
         super().__init__(answer if most_s else kinds.answer)
         self._events = ledger

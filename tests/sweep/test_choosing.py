@@ -10,8 +10,8 @@ from tests.sweep.choosing import NoPoint, Order, Turn, plans
 from tests.sweep.trap import Point
 
 POINTS = [Point("worker", "redis", name, nth, "before") for name in ("take", "append", "mark") for nth in (1, 2, 3)]
-PLAIN: Turn = ("plain", "keyed", False)
-ONCE: Turn = ("once", "keyed", False)
+PLAIN: Turn = ("plain", "keyed", "")
+ONCE: Turn = ("once", "keyed", "")
 
 
 def test_each_point_comes_once_a_round() -> None:
@@ -40,6 +40,20 @@ def test_what_is_not_there_is_said() -> None:
 
 
 def test_a_worker_alone_is_struck_at_the_points_of_a_turn_alone() -> None:
-    alone: Turn = ("plain", "keyed", True)
+    alone: Turn = ("plain", "keyed", "alone")
     [one] = plans(Order(seed=1, count=1, hows=("parent",)), {PLAIN: POINTS[:3], alone: POINTS[3:4]})
     assert one["point"] == POINTS[3]
+
+
+def test_what_only_a_process_says_that_has_begun_is_struck_in_such_a_one() -> None:
+    chosen = list(plans(Order(seed=1, count=9), {PLAIN: POINTS}, {(PLAIN, POINTS[0])}))
+    assert [one["point"] for one in chosen if one["begins"]] == POINTS[:1]
+
+
+def test_a_neighbour_that_is_struck_comes_behind_all_deaths() -> None:
+    sole: Turn = ("plain", "keyed", "sole")
+    mine, beside = (Point("worker", "redis", name, 1, "before") for name in ("take", "beside hand_over"))
+    chosen = list(plans(Order(seed=4, count=40, hows=("sole",), deaths=3), {sole: [mine, beside]}))
+    assert {len(one["deaths"]) for one in chosen} == {3}
+    assert {one["speaks_after"] for one in chosen if one["point"] == beside} == {3}
+    assert {one["speaks_after"] for one in chosen if one["point"] == mine} == {0, 1, 2, 3}

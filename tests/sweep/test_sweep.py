@@ -30,9 +30,22 @@ async def test_a_process_killed_at_thirty_messages_of_all_kinds_of_turn_breaks_n
     by_kind = Counter(one.plan.kind.name for one in result.struck)
     assert by_kind.keys() == KINDS.keys()
     assert len(result.struck) >= COUNT * 0.8, "points come by again"
-    met = {name: step.meets(result.points[step.kind, "keyed", False]) for name, step in STEPS.items()}
+    met = {name: step.meets(result.points[step.kind, "keyed", ""]) for name, step in STEPS.items()}
     assert list(met) == [f"W{number}" for number in range(1, 25)]
     assert not [name for name, points in met.items() if not points], "each step of a turn is struck by a whole sweep"
+    full = map(str, result.points["full", "keyed", ""])
+    assert any("append summary" in point for point in full), "it is put away without a word from anybody"
+
+
+@pytest.mark.timeout(300)
+async def test_a_worker_killed_while_a_turn_has_it_for_itself_breaks_nothing(tmp_path: Path) -> None:
+    """Of the six deaths before, one is real here; a neighbour is beside it."""
+    told: list[str] = []
+    at = "after worker redis sole begins"
+    order = Order(seed=3, count=1, lanes=1, kinds=("once",), platforms=("keyed",), hows=("sole",), deaths=1, at=at)
+    result = await sweep(order, tmp_path, told.append)
+    assert result.is_good, "\n".join([*told, *summary(result)])
+    assert [one.struck for one in result.struck] == [2]
 
 
 @pytest.mark.timeout(300)

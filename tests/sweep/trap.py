@@ -13,18 +13,24 @@ from typing import Any, Final
 import hiredis
 
 from tests.harness.history import Granted, Ledger, Wrote, now_s
+from tests.harness.judging.beside import BEGINS
 from tests.harness.tap import Message, Place
 from tests.harness.telegram_twin import BOT_TOKEN
 from tests.sweep.kinds import END
+from tests.sweep.row import Row
 
 METHOD: Final = re.compile(rb'"method":\s*"([^"]+)"')
-WRITES: Final = {"take", "append", "mark", "bury", "settle", "park", "hand_over"}
+WRITES: Final = {"take", "append", "mark", "bury", "settle", "park", "hand_over", "sole"}
 RELEASES: Final = {"settle", "park", "hand_over"}
 BACKGROUND: Final = re.compile(
     r"(claim|beat|meta|open|leave|lease|renew|workers|MULTI|EXEC|BLPOP.*|(HELLO|CLIENT|AUTH|SELECT|PING|INFO|CONFIG|"
     r"SCRIPT|COMMAND|SUBSCRIBE|UNSUBSCRIBE)\b.*|[A-Z]+ rq:(worker|suspended|clean).*)$"
 )
 """What processes say by the clock, or for themselves, and not for a turn."""
+BELLS: Final = re.compile(r"bell$|[A-Z]+ rq:")
+"""Who takes nothing more, as a turn has it for itself, rings for others by the clock."""
+BESIDE: Final = "beside "
+"""How the names of messages of a turn beside it begin."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,6 +42,11 @@ class Point:
     name: str
     nth: int
     place: Place
+
+    @property
+    def is_beside(self) -> bool:
+        """Of a turn beside it."""
+        return self.name.startswith(BESIDE)
 
     def __str__(self) -> str:
         return f"{self.place} {self.role} {self.link} {self.name} #{self.nth}"
@@ -60,7 +71,7 @@ class Trap:
 
 
 class Wires:
-    """Of one lane: one turn runs in it at a time."""
+    """Of one lane: one turn runs in it at a time, with one beside it at most."""
 
     def __init__(self, ledger: Ledger, called: Callable[[str], str]) -> None:
         """`called`: the driver's name of a conversation, by its room on the platform."""
@@ -71,6 +82,8 @@ class Wires:
         self.ids: dict[str, str] = {}
         self._traps: list[Trap] = []
         """The next one, and those after it."""
+        self._row: Row | None = None
+        self._beside: tuple[bytes, ...] = ()
         self.seen: list[Point] = []
         """All points of the turn so far."""
         self.grants: asyncio.Event = asyncio.Event()
@@ -82,11 +95,18 @@ class Wires:
         self.looks: Counter[str] = Counter()
         """How often a process has asked for work."""
 
-    def begin(self, traps: list[Trap]) -> None:
-        """The next turn begins: its messages are counted from here. One trap is set at a time."""
+    def begin(self, traps: list[Trap], row: Row | None = None, beside: Sequence[str] = ()) -> None:
+        """The next turn begins: its messages are counted from here, or from where it gets to its row on. One trap is set at a time.
+        What a turn beside it says, known by one of these words or its id, has names of its own.
+        """
         self._traps = traps
-        self.seen = []
+        self._row = row
+        self._beside = tuple(word.encode() for word in beside)
         self._tools.clear()
+        self._count_anew()
+
+    def _count_anew(self) -> None:
+        self.seen = []
         self._counts.clear()
 
     async def within(self, process: str, step: str) -> bool:
@@ -100,16 +120,23 @@ class Wires:
             self._note(message, place)
         if message.link == "tools" and place == "before":
             self._tools.append(message)
+        is_beside = self._is_beside(message)
+        if row := self._row:
+            if row.hears_of(message, place):
+                self._count_anew()
+            if not await row.lets(message, place, is_beside=is_beside):
+                return False
         name = self._name(message)
-        if not name:
+        if not name or (row and (not row.covers(message) or BELLS.match(name))):
             return True
+        name = f"{BESIDE}{name}" if is_beside else name
         role = message.process.split("-")[0]
         if "nth" not in message.seen:
             self._counts[role, message.link, name] += 1
             message.seen["nth"] = self._counts[role, message.link, name]
         point = Point(role, message.link, name, message.seen["nth"], place)
         self.seen.append(point)
-        if not self._traps or not self._traps[0].takes(point):
+        if not self._traps or (row and row.is_past) or not self._traps[0].takes(point):
             return True
         return await self._traps.pop(0).strike(message, point)
 
@@ -122,8 +149,10 @@ class Wires:
         if message.link != "redis":
             return name.removesuffix(f"/{message.process}").replace(f"/bot{BOT_TOKEN}", "")
         # who asks for work says that by the clock; to get some is of a turn
-        if name == "claim" and message.seen.get("grants"):
+        if name == "claim" and message.seen.get("granted"):
             return "grant"
+        if name == "sole":
+            return script_of(message)
         if name.startswith("BLPOP") and message.answer and not message.answer.startswith((b"*-1", b"_")):
             return "bell"
         if name == "append":  # what it keeps says which step of a turn it is
@@ -150,14 +179,18 @@ class Wires:
             self._ledger.write(
                 Wrote(
                     now_s(), conversation=self.names.get(conversation, conversation), process=message.process,
-                    token=token, fence=fence_of(token), script=name, verdict=verdict, begin_s=message.begin_s,
-                    releases=name in RELEASES and verdict in {"OK", "DONE"}, **self._kept(message.words),
+                    token=token, fence=fence_of(token), script=script_of(message), verdict=verdict,
+                    begin_s=message.begin_s, releases=name in RELEASES and verdict in {"OK", "DONE"},
+                    **self._kept(message.words), partition=message.words[3].decode() if name == "sole" else "",
                 )
             )  # fmt: skip
+            if name in RELEASES and verdict in {"OK", "DONE"}:
+                message.seen["released"] = self.names.get(conversation, conversation)
         if isinstance(answer, list) and len(answer) > 1 and isinstance(answer[1], list):
             for grant in answer[1]:
                 conversation, token = grant[0].decode(), grant[1].decode()
-                message.seen["grants"] = True
+                granted = message.seen.setdefault("granted", {})
+                granted[self.names.get(conversation, conversation)] = grant[3]
                 self.grants.set()
                 self._ledger.write(
                     Granted(
@@ -185,11 +218,24 @@ class Wires:
                     results += filter(None, [self._steps.get(record["id"], "")])
         return {"answers": tuple(answers), "results": tuple(results)}
 
+    def _is_beside(self, message: Message) -> bool:
+        granted = message.seen.get("granted", {})
+        if message.name == "claim" and self._row and granted:
+            return self._row.conversation not in granted
+        return any(word in message.raw for word in self._beside)
+
     def _learn(self, words: tuple[bytes, ...]) -> None:
         parts = json.loads(words[7])
         name = self._called(parts[1])
         self.names[words[5].decode()] = name
         self.ids[name] = words[5].decode()
+        if name.encode() in self._beside:
+            self._beside += (words[5],)
+
+
+def script_of(message: Message) -> str:
+    """As in a ledger: who asks whether a turn may have the worker for itself, and who says that it has, do so by one script."""
+    return BEGINS if message.name == "sole" and message.words[7] == b"1" else message.name
 
 
 def records_of(words: Sequence[bytes]) -> Iterator[dict[str, Any]]:
