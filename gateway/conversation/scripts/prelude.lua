@@ -80,6 +80,9 @@ end
 
 local function free(c, ch)
   redis.call('HDEL', key(c), 'token', 'worker', 'waits')
+  if string.match(redis.call('GET', P .. 'sole') or '', '^%S+') == c then
+    redis.call('DEL', P .. 'sole')
+  end
   if redis.call('HINCRBY', P .. 'running', ch, -1) <= 0 then
     redis.call('HDEL', P .. 'running', ch)
   end

@@ -323,8 +323,26 @@ async def one_at_a_time_has_nothing_beside_it(world: World) -> None:
     assert not await mailbox.sole(second, begins=False)
     await mailbox.hand_over(first)
     assert await mailbox.sole(second, begins=False), "it is given back"
+    sole = f"{mailbox.store.layout.root(0)}:sole"
+    await mailbox.store.redis.set(sole, f"{first.conversation} {first.token}")  # as an older version left it
+    assert await mailbox.sole(second, begins=True), "nobody holds that any more"
     with pytest.raises(Fenced):
         await mailbox.sole(first, begins=True)
+
+
+async def who_had_a_worker_for_itself_leaves_nothing_of_that(world: World) -> None:
+    mailbox = await world.mailbox()
+    redis, sole = mailbox.store.redis, f"{mailbox.store.layout.root(0)}:sole"
+    claim = await died(world, mailbox)
+    other = await died(world, mailbox, "other")
+    assert await mailbox.sole(claim, begins=True)
+    await mailbox.hand_over(other)
+    assert await redis.exists(sole), "it is not the other's"
+    claim = await world.take_over(mailbox)
+    assert not await redis.exists(sole), "its holder died"
+    assert await mailbox.sole(claim, begins=True)
+    await mailbox.park(claim, 60_000, None, "w2", 0)
+    assert not await redis.exists(sole)
 
 
 async def renewing_keeps_a_claim(world: World) -> None:

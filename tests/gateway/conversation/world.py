@@ -141,6 +141,10 @@ class World:
                 running[channel.decode()] = running.get(channel.decode(), 0) + 1
         stored = {name.decode(): int(count) for name, count in (await redis.hgetall(f"{root}:running")).items()}
         assert stored == running, "the count of places is wrong"
+        if sole := await redis.get(f"{root}:sole"):
+            conversation, token = sole.split()
+            there = await redis.hget(f"{root}:c:{conversation.decode()}", "token")
+            assert there == token, "nobody holds what has a worker for itself"
 
 
 def texts(history: Iterable[Any]) -> list[str]:
