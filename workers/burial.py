@@ -42,9 +42,19 @@ class Burial:
         return await self._write(None, [])
 
     async def write_and_tell(self, key: ConversationKey, profile: Profile, adapter: Adapter) -> None:
-        """The dead letter, and the notice, until its fate is known. Raises `Lost`, `Parked`."""
+        """The dead letter, and the notice, until its fate is known; without it where the platform's part breaks at it, else the
+        conversation would come here again and again. Raises `Lost`, `Parked`.
+        """
         turn = self._turn(key, profile)
-        rows = await self._notice(turn, adapter)
+        try:
+            rows = await self._notice(turn, adapter)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the letter says what was given up
+            c = self.claim.conversation
+            log(
+                logger, "no notice can be made", level=logging.ERROR, error=error, conversation=c, reference=turn.id[:8]
+            )
+            await self._write(None, [])
+            return
         if await self._write(turn, rows):
             await Delivery(turn, adapter, self.mailbox.settings).send_all(rows)
 
@@ -52,6 +62,11 @@ class Burial:
     def _rows(self) -> Sequence[Row]:
         """Those that are given up themselves: with a turn open it is the turn."""
         return () if self.left.turn is not None else self.left.rows
+
+    @property
+    def _growing(self) -> Sequence[Row]:
+        """Those that show the answer of the open turn, which never comes."""
+        return [row for row in self.left.rows if self.left.turn is not None and _grows(row)]
 
     @property
     def _id(self) -> str:
@@ -95,7 +110,7 @@ class Burial:
         own = stable_key(self.claim.conversation, turn.id, "buried")
         if own in {row.key for row in self.left.rows}:
             return []
-        growing = [row for row in self.left.rows if self.left.turn is not None and _grows(row)][:1]
+        growing = self._growing[:1]
         for row in (await grown(turn, adapter, growing)).values():
             turn.live_rows[turn.row_key(0)] = row
         text = say("turn.dead", turn.language, reference=turn.id[:8])
@@ -123,7 +138,7 @@ class Burial:
             rows=rows,
             closes=left.turn is not None,
             takes="" if left.turn is not None or left.rows else left.where,
-            given_up=[row.key for row in self._rows],
+            given_up=[row.key for row in (self._rows if turn else [*self._rows, *self._growing])],
             used=left.used,
         )
         return id_

@@ -73,6 +73,18 @@ def little_is_read(monkeypatch: pytest.MonkeyPatch, world: AtDesk) -> Iterator[N
     assert most < READ_MAX
 
 
+@contextmanager
+def nothing_is_rendered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The platform's part breaks, whatever it is given."""
+
+    def breaks(*_: object) -> Any:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(House, "render", breaks)
+        yield
+
+
 async def claimed(world: AtDesk) -> Claim:
     [claim] = (await world.desk.mailbox.claim(0, world.desk.worker, 1)).grants
     return claim
@@ -249,6 +261,27 @@ async def test_rows_that_kill_whoever_sends_them_are_given_up_and_what_waits_is_
     assert world.room.sent[1:] == ["Well."]
 
 
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "waiting"])
+async def test_where_no_notice_can_be_made_a_letter_is_left_and_what_waits_is_answered(
+    world: AtDesk, monkeypatch: pytest.MonkeyPatch, is_open: bool
+) -> None:
+    if is_open:
+        claim = await taken(world, "hello")
+    else:
+        await world.say("hello")
+        claim = await claimed(world)
+    with nothing_is_rendered(monkeypatch):
+        await world.desk.bury(claim, "8 holders died")
+    assert await reasons(world) == [("8 holders died",)]
+    assert "token" not in await state(world)
+    history = await world.history()
+    assert [record.type for record in history if record.type in {"failed", "reply"}] == ["failed"], (
+        "nobody has been told anything"
+    )
+    assert len(await world.ask("and then?")) == 1
+    assert await reasons(world) == [("8 holders died",)]
+
+
 async def test_a_notice_that_kills_whoever_sends_it_is_not_followed_by_another(world: AtDesk) -> None:
     await world.say("hello")
     world.room.outcomes = [Outcome("rate_limited", retry_after_s=60.0)]
@@ -261,7 +294,11 @@ async def test_a_notice_that_kills_whoever_sends_it_is_not_followed_by_another(w
     assert "idle" in await state(world)
 
 
-async def test_the_message_that_grew_becomes_the_notice(tmp_path: Path, redis_url: str, layout: Layout) -> None:
+@pytest.mark.parametrize("can_render", [True, False])
+async def test_the_message_that_grew_becomes_the_notice(
+    tmp_path: Path, redis_url: str, layout: Layout, monkeypatch: pytest.MonkeyPatch, can_render: bool
+) -> None:
+    """Where no notice can be made it stays as it was, and nobody comes back to it."""
     async with at_desk(tmp_path, redis_url, layout.prefix, room=House(stream=Stream("message", 0.01))) as world:
         hold = asyncio.Event()
         world.model.answer_with(says("A long answer.", deltas=6, between_s=0.02, hold=hold))
@@ -278,10 +315,16 @@ async def test_the_message_that_grew_becomes_the_notice(tmp_path: Path, redis_ur
                     await asyncio.sleep(0.01)
                 hold.clear()
         assert await grown()
-        await world.desk.bury(claim, "test")
-        assert isinstance(world.room, House)
-        assert len(world.room.edited) == 1, "no second message"
-        assert "several attempts" in world.room.sent[-1]
+        if can_render:
+            await world.desk.bury(claim, "test")
+            assert isinstance(world.room, House)
+            assert len(world.room.edited) == 1, "no second message"
+            assert "several attempts" in world.room.sent[-1]
+        else:
+            with nothing_is_rendered(monkeypatch):
+                await world.desk.bury(claim, "test")
+            assert world.room.sent == []
+            assert await reasons(world) == [("test",)]
         assert "idle" in await state(world)
 
 
