@@ -17,9 +17,11 @@ from typing import Any, Final
 
 from gateway.conversation.key import ConversationKey, of_stored
 from gateway.conversation.records import Record, turns_of
-from gateway.store import Store, reading
+from gateway.store import Store, reading, script_of
 
 PAGE: Final = 500
+PAGE_BYTES: Final = 4_194_304
+"""Of history, which may hold long results."""
 PAGES_MAX: Final = 40
 """So far back is looked for what a turn did."""
 ID: Final = re.compile(r"([0-9]{1,4})-([0-9]{1,16}-[0-9]{1,16})")
@@ -99,17 +101,21 @@ async def done_away(store: Store, id_: str, act: str) -> Letter | None:
 async def done_in(store: Store, one: Letter) -> list[Record]:
     """The records of its turn, as far as they are kept. Raises `Unreachable`."""
     redis: Any = store.redis
-    name = store.layout.key(one.conversation, "history")
+    root, script = store.layout.root_of(one.conversation), script_of("gateway.conversation", "page")
     found: list[Record] = []
+    unknown: list[Record] = []
+    """The first of what was read: what they belong to stands before them."""
     with reading():
-        end = await redis.llen(name)
+        end = await redis.llen(store.layout.key(one.conversation, "history"))
         for _ in range(PAGES_MAX):
-            first = max(0, end - PAGE)
-            records = Record.load_all(await redis.lrange(name, first, end - 1) if end else [])
-            mine = [record for turn, record in zip(turns_of(records), records, strict=True) if turn == one.turn]
+            read = await store.run(script, root, "{}", one.conversation, end, PAGE, PAGE_BYTES) if end else []
+            records = Record.load_all(read[::-1]) + unknown
+            turns = turns_of(records)
+            mine = [record for turn, record in zip(turns, records, strict=True) if turn == one.turn]
+            unknown = records[: next((at for at, turn in enumerate(turns) if turn), len(turns))]
             found[:0] = mine
-            end = first
-            if not end or (found and not mine):
+            end -= len(read)
+            if not end or not read or (found and not mine and not unknown):
                 break
     return found
 
