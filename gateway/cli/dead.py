@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict
+from typing import Final
 
 import click
 
@@ -14,10 +15,14 @@ from gateway.acts.letter_acts import LetterActs
 from gateway.acts.letter_answers import dropped, reason_in_words, retried, why
 from gateway.cli import ENGLISH, Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do
-from gateway.conversation.letters import Letter, done_in, letter, letters
+from gateway.conversation.letters import ID, Letter, done_in, letter_named, letters
 from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.records import Record
 from gateway.events import Event
 from skills.visible import one_line, visible
+
+CALL_MAX: Final = 2_000
+"""Characters of a call's arguments that are shown."""
 
 
 @click.group(epilog=for_example("dead list", "dead show 0-1796030400000-0", "dead retry 0-1796030400000-0"))
@@ -38,16 +43,18 @@ def list_(loaded: Loaded, most: int, as_json: bool) -> None:
         click.echo("There are no dead letters.")
 
 
-@dead.command(epilog=for_example("dead show 0-1796030400000-0"))
-@click.argument("id_", metavar="ID")
+@dead.command(epilog=for_example("dead show 0-1796030400000-0", "dead show wdldgoja"))
+@click.argument("named", metavar="ID")
 @pass_readable
-def show(loaded: Loaded, id_: str) -> None:
-    """Show what a turn was to answer, and what it came to."""
+def show(loaded: Loaded, named: str) -> None:
+    """Show what a turn was to answer, what it called, and what it came to.
+
+    ID is that of a letter, or the reference that the person read in the notice.
+    """
 
     async def look(there: Open) -> tuple[Letter, list[str]]:
-        found = await _found(there, id_)
-        told = [line for record in await done_in(there.store, found) for line in _record(record.type, record.data)]
-        return found, told
+        found = await _found(there, named)
+        return found, list(_said(await done_in(there.store, found)))
 
     one, told = do(loaded, None, look)
     click.echo(_told(one))
@@ -55,36 +62,48 @@ def show(loaded: Loaded, id_: str) -> None:
         click.echo(f"  {line}")
 
 
-@dead.command(epilog=for_example("dead retry 0-1796030400000-0"))
-@click.argument("id_", metavar="ID")
+@dead.command(epilog=for_example("dead retry 0-1796030400000-0", "dead retry wdldgoja"))
+@click.argument("named", metavar="ID")
 @pass_readable
-def retry(loaded: Loaded, id_: str) -> None:
-    """Ask once more what a turn answered: it is a new turn, and the letter is gone with that."""
-    click.echo(retried(_act(loaded, id_, lambda acts: acts.retry(id_)), ENGLISH))
+def retry(loaded: Loaded, named: str) -> None:
+    """Ask once more what a turn answered: it is a new turn, and the letter is gone with that.
+
+    ID is that of a letter, or the reference that the person read in the notice.
+    """
+    click.echo(retried(_act(loaded, named, LetterActs.retry), ENGLISH))
 
 
-@dead.command(epilog=for_example("dead drop 0-1796030400000-0"))
-@click.argument("id_", metavar="ID")
+@dead.command(epilog=for_example("dead drop 0-1796030400000-0", "dead drop wdldgoja"))
+@click.argument("named", metavar="ID")
 @pass_readable
-def drop(loaded: Loaded, id_: str) -> None:
-    """Take a letter off the list. What was said stays in its conversation."""
-    click.echo(dropped(_act(loaded, id_, lambda acts: acts.drop(id_)), ENGLISH))
+def drop(loaded: Loaded, named: str) -> None:
+    """Take a letter off the list. What was said stays in its conversation.
+
+    ID is that of a letter, or the reference that the person read in the notice.
+    """
+    click.echo(dropped(_act(loaded, named, LetterActs.drop), ENGLISH))
 
 
-def _act(loaded: Loaded, id_: str, act: Callable[[LetterActs], Awaitable[Letter]]) -> Letter:
+def _act(loaded: Loaded, named: str, act: Callable[[LetterActs, str], Awaitable[Letter]]) -> Letter:
     async def work(there: Open) -> Letter:
-        await _found(there, id_)
+        found = await _found(there, named)
         mailbox = Mailbox(there.store, loaded.settings.mailbox)
         await mailbox.open()  # it has a letter: nothing new begins there
-        return await act(LetterActs(there.acts, mailbox))
+        return await act(LetterActs(there.acts, mailbox), found.id)
 
     return do(loaded, None, work)
 
 
-async def _found(there: Open, id_: str) -> Letter:
-    found = await letter(there.store, id_)
+async def _found(there: Open, named: str) -> Letter:
+    found = await letter_named(there.store, named)
     if found is None:
-        raise Stop(f"There is no dead letter {id_}: see `deskmate dead list`.")
+        shown = one_line(named)
+        at = (
+            ""
+            if ID.fullmatch(named)
+            else f" A notice without a letter has one as well: look for reference={shown} in the log."
+        )
+        raise Stop(f"There is no dead letter {shown}: see `deskmate dead list`.{at}")
     return found
 
 
@@ -98,13 +117,30 @@ def _dump(one: Letter) -> dict[str, object]:
     return {**asdict(one), "key": one.key.parts() if one.key else None}
 
 
-def _record(kind: str, data: dict[str, object]) -> list[str]:
-    if kind == "event":
-        event = Event.of(dict(data["event"]))  # type: ignore[call-overload]
-        said = f"/{event.name} {event.text}" if event.kind == "command" else event.text
-        return [f"{event.actor.name or event.actor.id}: {visible(said.strip())}"]
-    if kind == "failed":
-        return [f"failed: {reason_in_words(str(data.get('reason')), ENGLISH)}"]
-    if kind in {"reply", "tool_result"}:
-        return [f"{kind}: {one_line(str(data.get('text') or data.get('name')))}"]
-    return []
+def _said(records: Sequence[Record]) -> Iterator[str]:
+    """A turn, line by line."""
+    come_back = {_call(one, one.data.get("id")) for one in records if one.type == "tool_result"}
+    for one in records:
+        data = one.data
+        match one.type:
+            case "event":
+                event = Event.of(dict(data["event"]))
+                said = f"/{event.name} {event.text}" if event.kind == "command" else event.text
+                yield f"{event.actor.name or event.actor.id}: {visible(said.strip())}"
+            case "answer":
+                for block in data.get("content") or ():
+                    if block.get("type") == "tool_use":
+                        given = json.dumps(block.get("input"), ensure_ascii=False)[:CALL_MAX]
+                        lost = "" if _call(one, block.get("id")) in come_back else "  (no result)"
+                        yield f"call {one_line(str(block.get('name')))} {one_line(given)}{lost}"
+            case "tool_result":
+                yield f"result of {one_line(str(data.get('name')))}{' (error)' if data.get('error') else ''}"
+            case "failed":
+                yield f"failed: {reason_in_words(str(data.get('reason')), ENGLISH)}"
+            case "reply":
+                yield f"{'notice' if data.get('notice') else 'reply'}: {one_line(str(data.get('text')))}"
+
+
+def _call(record: Record, id_: object) -> tuple[str, object, object]:
+    """Which call of its turn."""
+    return record.branch, record.data.get("step"), id_

@@ -72,6 +72,7 @@ def _told(seen: Overview, asked: Collection[str]) -> str:
     if seen.dead:
         letters = [
             (
+                one.id,
                 time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.at_ms / 1000)),
                 one.conversation[:8],
                 one.turn[:8],
@@ -79,7 +80,7 @@ def _told(seen: Overview, asked: Collection[str]) -> str:
             )
             for one in seen.dead
         ]
-        lines += ["dead letters:", *_table(letters)]
+        lines += ["dead letters (see `deskmate dead show ID`):", *_table(letters)]
     return "\n".join(line.rstrip() for line in lines)
 
 

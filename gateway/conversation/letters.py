@@ -24,6 +24,8 @@ PAGE_BYTES: Final = 4_194_304
 """Of history, which may hold long results."""
 PAGES_MAX: Final = 40
 """So far back is looked for what a turn did."""
+REFERENCE: Final = 8
+"""Characters of a turn's id that a notice gives to the person."""
 ID: Final = re.compile(r"([0-9]{1,4})-([0-9]{1,16}-[0-9]{1,16})")
 
 
@@ -79,6 +81,15 @@ async def letter(store: Store, id_: str) -> Letter | None:
         [one for one in await _latest_in(store, partition) if (one.conversation, one.turn) in wanted] if read else []
     )
     return (await _with_keys(store, found))[0] if found else None
+
+
+async def letter_named(store: Store, word: str) -> Letter | None:
+    """The one with this entry, or the latest of a turn with this reference, as people read it in a notice. Raises `Unreachable`."""
+    if len(word) >= REFERENCE and not ID.fullmatch(word):
+        everywhere = [one for partition in range(store.layout.partitions) for one in await _latest_in(store, partition)]
+        found = [one for one in everywhere if one.turn.startswith(word)]
+        word = max(found, key=lambda one: one.at_ms).id if found else ""
+    return await letter(store, word)
 
 
 async def done_away(store: Store, id_: str, act: str) -> Letter | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from config.settings import MailboxSettings
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.letters import letter, letters
 from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.records import Record
 from gateway.store import Store
 from tests.gateway.cli.test_acts import Typed, typed, world  # noqa: F401
 from tests.gateway.commands.world import World
@@ -91,3 +93,45 @@ async def test_of_very_many_the_latest_are_told_without_a_look_at_all(
         "one that is looked at is whole, whatever is between"
     )
     assert (await letters(mailbox.store, 40))[0] == whole
+
+
+async def test_the_reference_in_a_notice_finds_the_letter(mailbox: Mailbox, typed: Typed) -> None:  # noqa: F811
+    """It is all that a person can tell the operators."""
+    [one] = await letters(mailbox.store, 10)
+    reference = one.turn[:8]
+    shown = await typed("dead", "show", reference)
+    assert shown.startswith(one.id)
+    assert one.id in await typed("status"), "what is to be typed stands there"
+    assert "off the list" in await typed("dead", "retry", reference)
+    other = await given_up(mailbox, replace(THERE, thread="other"))
+    assert (await typed("dead", "drop", other.turn[:8])).startswith(f"Turn {other.turn[:8]} is off the list")
+    gone = await typed.fails("dead", "show", reference)
+    assert f"There is no dead letter {reference}" in gone
+    assert f"look for reference={reference} in the log" in gone
+    assert "There is no dead letter turn-" in await typed.fails("dead", "drop", "turn-"), "too short to be one"
+    assert "reference=" not in await typed.fails("dead", "show", "0-1-0")
+
+
+async def test_calls_are_shown_with_what_they_were_given_and_which_has_no_result(
+    mailbox: Mailbox,
+    typed: Typed,  # noqa: F811
+) -> None:
+    [one] = await letters(mailbox.store, 10)
+    redis: Any = mailbox.store.redis
+    uses = [{"type": "tool_use", "id": id_, "name": f"web_{id_}", "input": {"of": id_}} for id_ in ("a", "b")]
+    for kind, data in (
+        ("call", {"turn": one.turn}),
+        ("answer", {"step": 1, "content": uses}),
+        ("tool_result", {"step": 1, "id": "a", "name": "web_a", "text": "fine"}),
+        ("answer", {"step": 2, "content": uses[:1]}),
+        ("reply", {"turn": one.turn, "text": "I have stopped.", "notice": True}),
+    ):
+        await redis.rpush(mailbox.store.layout.key(THERE.id, "history"), Record(kind, 1, data).dump())
+    lines = [line.strip() for line in (await typed("dead", "show", one.id)).splitlines()]
+    assert lines[3:] == [
+        'call web_a {"of": "a"}',
+        'call web_b {"of": "b"}  (no result)',
+        "result of web_a",
+        'call web_a {"of": "a"}  (no result)',
+        "notice: I have stopped.",
+    ]
