@@ -29,6 +29,9 @@ Ends = tuple[int, int]
 """Of a connection: our port, the server's. A kernel gives one port of ours to several connections to different servers."""
 _ID: Final = re.compile(r"[a-z2-7]{26}|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{12,}")
 _LISTENS: Final = {"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"}
+_SCRIPTS: Final = {b"EVAL", b"EVALSHA"}
+HEARD_OUT_S: Final = 2.0
+"""No script takes so long."""
 
 
 @dataclass(slots=True)
@@ -46,6 +49,8 @@ class Message:
     answer: bytes = b""
     words: tuple[bytes, ...] = ()
     """Of a command."""
+    is_late: bool = False
+    """Whoever said it is gone: it was done all the same, and the answer is for nobody."""
     seen: dict[str, Any] = field(default_factory=dict)
     """For whoever watches."""
 
@@ -167,6 +172,8 @@ class Tap:
             await asyncio.wait((asking, answering), return_when=asyncio.FIRST_COMPLETED)
             if answering.done():
                 await line.ended()
+            else:
+                await line.heard_out()
         finally:
             asking.cancel()
             answering.cancel()
@@ -198,10 +205,14 @@ class _RedisLine:
         self._to_it, self._to_us = to_it, to_us
         self._commands, self._answers = Resp(), Resp()
         self._waiting: deque[Message] = deque()
+        self._heard = asyncio.Event()
         self._listens = False
+        self._is_over = False
 
     async def asked(self, piece: bytes) -> None:
         for frame in self._commands.feed(piece):
+            if self._is_over:
+                raise _Over
             words = tuple(words_of(frame))
             name = self._tap.names(words)
             self._listens = self._listens or name.split(" ")[0] in _LISTENS
@@ -216,13 +227,29 @@ class _RedisLine:
         for frame in self._answers.feed(piece):
             if self._waiting and not frame.startswith(b">"):
                 message = self._waiting.popleft()
-                message.answer = frame
-                await self._tap.watch(message, "after")
-            self._to_us.write(frame)
-        await self._to_us.drain()
+                message.answer, message.is_late = frame, self._is_over
+                try:
+                    await self._tap.watch(message, "after")
+                except _Over:  # what was sent with it is done as well
+                    self._is_over = True
+                    self._to_us.transport.abort()
+            if not self._is_over:
+                self._to_us.write(frame)
+        self._heard.set()
+        if not self._is_over:
+            await self._to_us.drain()
 
     async def ended(self) -> None:
         """Nothing is open-ended here."""
+
+    async def heard_out(self) -> None:
+        """The process is gone. A script that it has sent is done by Redis all the same: whoever watches hears what came of it."""
+        self._is_over = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HEARD_OUT_S):
+                while any(message.words[0].upper() in _SCRIPTS for message in self._waiting):
+                    self._heard.clear()
+                    await self._heard.wait()
 
 
 class _HttpLine:
@@ -258,6 +285,9 @@ class _HttpLine:
         if self._answer:
             with contextlib.suppress(_Over, OSError):
                 await self._hear(self._answers.end())
+
+    async def heard_out(self) -> None:
+        """Whoever was asked writes down what it did."""
 
     async def _hear(self, part: HttpPiece) -> None:
         """Answers are passed on when they are whole, in two steps: none here is longer than what a script says."""

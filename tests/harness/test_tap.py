@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from redis.exceptions import ConnectionError as Disconnected
 
 from gateway.store import Layout
 from tests.harness.framing import Http, Resp, words_of
+from tests.harness.processes import until
 from tests.harness.tap import Message, Names, Place, Tap
 
 
@@ -81,6 +83,36 @@ async def test_a_held_command_arrives_later_and_those_behind_it_wait(redis_url: 
         hold.set()
         await writing
         assert await direct.get(key) == b"1"
+
+
+def script(text: str) -> str:
+    """As it is called."""
+    return f"script {hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:8]}"
+
+
+async def test_what_was_sent_together_with_a_script_that_ends_the_line_is_heard_of(redis_url: str) -> None:
+    watch = Watch(script("return 1"), "after")
+    async with tapped(watch, redis_url) as (_, redis):
+        async with redis.pipeline(transaction=False) as pipeline:
+            pipeline.eval("return 1", 0)
+            pipeline.eval("return 2", 0)
+            with pytest.raises((Disconnected, OSError)):
+                await pipeline.execute()
+        await until(lambda: ("redis", script("return 2"), "after") in watch.seen)
+
+
+async def test_what_a_script_did_is_heard_of_although_whoever_sent_it_is_gone(redis_url: str) -> None:
+    """Else a write is in Redis, and in no ledger."""
+    hold = asyncio.Event()
+    name = script("return 1")
+    watch = Watch(name, "before", hold)
+    async with tapped(watch, redis_url) as (tap, _):
+        _, writer = await asyncio.open_connection("127.0.0.1", int(tap.redis_url.rpartition(":")[2]))
+        writer.write(b"*3\r\n$4\r\nEVAL\r\n$8\r\nreturn 1\r\n$1\r\n0\r\n")
+        await watch.reached.wait()
+        writer.transport.abort()
+        hold.set()
+        await until(lambda: ("redis", name, "after") in watch.seen)
 
 
 async def test_what_a_channel_is_told_is_no_answer_to_a_command(redis_url: str, layout: Layout) -> None:

@@ -120,6 +120,8 @@ class Wires:
             self._note(message, place)
         if message.link == "tools" and place == "before":
             self._tools.append(message)
+        if message.is_late:
+            return True
         is_beside = self._is_beside(message)
         if row := self._row:
             if row.hears_of(message, place):
