@@ -1067,6 +1067,12 @@ def a_card_again_where_nobody_can_know() -> Events:
     return [*TAKEOVER, card(1.4), card(7.55), *LATER]
 
 
+@good()
+def a_note_that_was_found_and_changed_into_itself() -> Events:
+    note = Accepted(1.4, "c1", id="n1", what="note", step="s1")
+    return [*TAKEOVER, note, *LATER, replace(note, at_s=7.7, edit_of="n1")]
+
+
 @good(Rules(sending="repeat"))
 def a_note_again_where_nobody_can_know() -> Events:
     note = Accepted(1.4, "c1", id="n1", what="note", step="s1")

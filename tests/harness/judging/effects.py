@@ -23,7 +23,7 @@ def effects(run: Run) -> Iterator[Violation]:
             yield from _effect(talk, step, seen)
         yield from _again(talk)
         yield from _made_up(run, talk)
-        said = [one for one in talk.accepted if one.what == "note" and one.step and not one.repeated]
+        said = [one for one in talk.visible() if one.what == "note" and one.step]
         for step, times in Counter(one.step for one in said).items():
             twice = [one for one in said if one.step == step]
             if times > 1 and not (
