@@ -44,7 +44,8 @@ examples:
   make soak MINUTES=10
   python -m tests.harness.checking FOLDER/ledgers     judge once more what was kept, in the folder that the last line names
 
-Exit code: 0 all held; 1 something did not, and the ledgers and logs are kept in a folder that the last line names.
+Exit code: 0 all held; 1 something did not; 130 Ctrl-C. After the last two ledgers and logs are kept in a folder that the
+last line names.
 """
 RUNS: Final = ("chaos", "plain", "soak", "outage", "scale", "fair", "pair", "figures")
 
@@ -74,7 +75,12 @@ def main() -> int:
     for name in names:
         _tell(f"== {name}, seed {seed}")
         place = folder / f"{name}-{time.strftime('%H%M%S')}"
-        if not asyncio.run(_run(name, seed, place, given)):
+        try:
+            is_good = asyncio.run(_run(name, seed, place, given))
+        except KeyboardInterrupt:
+            _tell(f"broken off, seed {seed}: ledgers and logs in {', '.join([*broken, str(place)])}")
+            return 130
+        if not is_good:
             broken.append(str(place))
     if broken:
         _tell(f"BROKEN, seed {seed}: ledgers and logs in {', '.join(broken)}")

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
@@ -111,26 +112,30 @@ class Street(Lane):
 
 
 class Town:
-    """Starts `gateways` and `workers`, and others in place of those that die, until it is closed."""
+    """Starts `gateways` and `workers`, and others in place of those that die, until it is closed. Where no others can be
+    started, the run is over.
+    """
 
     def __init__(self, lanes: Sequence[Lane], server: Server, book: Tally, gateways: int, workers: int) -> None:
         self.lanes = lanes
         self.server = server
         self.book = book
         self.wanted = {"gateway": gateways, "worker": workers}
-        self._keeping: asyncio.Task[None] | None = None
+        self._tasks = asyncio.TaskGroup()
 
     async def __aenter__(self) -> Self:
         for lane in self.lanes:
             started = [await lane.start(role) for role, number in self.wanted.items() for _ in range(number)]
             await asyncio.gather(*(lane.ready(one) for one in started))
-        self._keeping = asyncio.create_task(self._keep())
+        await self._tasks.__aenter__()
+        self._keeping = self._tasks.create_task(self._keep())
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        if self._keeping:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._keeping.cancel()
+        await self._tasks.__aexit__(kind, error, trace)
 
     def alive(self, role: str) -> list[Running]:
         return [one for lane in self.lanes for one in lane.of(role) if one.born.runs]
@@ -284,9 +289,7 @@ async def town(folder: Path, plan: Plan) -> AsyncIterator[Town]:
             lane.share(lanes[0] if lanes else lane)
             lanes.append(lane)
         made = await stack.enter_async_context(Town(lanes, server, book, plan.gateways, plan.workers))
-        try:
-            yield made
-        finally:
-            with contextlib.suppress(OSError):
-                await made.look_around()
-            book.pages["faults"].write(Ended(now_s()))
+        yield made
+        with contextlib.suppress(OSError):
+            await made.look_around()
+        book.pages["faults"].write(Ended(now_s()))

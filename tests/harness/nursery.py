@@ -6,12 +6,14 @@
 
 A start of its own costs two seconds of computing, nearly all of it imports. A forked one runs the same command line from
 the same first function, and importing does nothing in deskmate; all that it lacks is `exec`. Each is a session and a
-process group of its own, and none outlives the nursery.
+process group of its own, and none outlives the nursery. The nursery too is of a session of its own, so that Ctrl-C reaches
+only whoever asked for it, and ends with the pipe that it gets its orders by.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import importlib
 import itertools
@@ -50,8 +52,9 @@ class Born:
         return self.code is None
 
     def signal(self, number: signal.Signals) -> None:
-        if self.runs:
-            os.kill(self.pid, number)
+        with contextlib.suppress(ProcessLookupError):  # it has ended, and nobody has said so yet
+            if self.runs:
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
@@ -74,8 +77,12 @@ class Born:
         return [line for line in written if not event or line["event"] == event]
 
 
+class Gone(Exception):
+    """The nursery has died, and all that was born in it."""
+
+
 class Nursery:
-    """The process that others are forked from, seen from outside."""
+    """The process that others are forked from, seen from outside. What waits for it raises `Gone` when it has died."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
@@ -87,10 +94,15 @@ class Nursery:
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.harness.nursery",
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=self._environment,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=self._environment, start_new_session=True,
         )  # fmt: skip
         assert self._process.stdout
-        await self._process.stdout.readline()
+        try:
+            if not await self._process.stdout.readline():
+                raise Gone
+        except BaseException:
+            await self._end_it()
+            raise
         self._hearing = asyncio.create_task(self._hear(self._process.stdout))
         return self
 
@@ -100,14 +112,20 @@ class Nursery:
                 one.signal(signal.SIGCONT)
                 one.kill()
         await asyncio.gather(*(one.ended.wait() for one in self._born.values()))
-        self._process.kill()
-        await self._process.wait()
+        await self._end_it()
         await self._hearing
+
+    async def _end_it(self) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has died by itself
+            self._process.kill()
+        await self._process.wait()
 
     async def start(
         self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path
     ) -> Born:
-        """`deskmate COMMAND` begins to run."""
+        """`deskmate COMMAND` begins to run. Raises `Gone`."""
+        if self._hearing.done():
+            raise Gone
         number = next(self._numbers)
         asked = self._awaited[number] = asyncio.get_running_loop().create_future()
         order = {
@@ -134,6 +152,13 @@ class Nursery:
                 continue
             self._ends[word["pid"]] = word["code"]
             if born := self._born.get(word["pid"]):
+                self._end(born)
+        for asked in self._awaited.values():
+            if not asked.done():
+                asked.set_exception(Gone())
+        for born in self._born.values():  # the kernel has killed them with it
+            if born.runs:
+                self._ends[born.pid] = -signal.SIGKILL
                 self._end(born)
 
     def _end(self, born: Born) -> None:

@@ -60,7 +60,8 @@ examples:
   python -m tests.sweep --list --kinds once          the messages of such a turn
   python -m tests.harness.checking FOLDER/ledgers    judge once more what was kept, in the folder that the last line names
 
-Exit code: 0 nothing was broken; 1 something was, and the ledgers are kept in a folder that the last line names.
+Exit code: 0 nothing was broken; 1 something was; 130 Ctrl-C. After the last two ledgers and logs are kept in a folder that
+the last line names.
 """
 
 
@@ -108,6 +109,9 @@ def main() -> int:
     except NoPoint as why:
         _tell(f"{why}: --list names them all")
         return 2
+    except KeyboardInterrupt:
+        _tell(f"broken off, seed {seed}: ledgers and logs in {place}")
+        return 130
     if given.list:
         for (kind, platform, stage), points in sorted(result.points.items()):
             for point in points:

@@ -105,6 +105,13 @@ class Lane:
         self.wires = Wires(self.stands.book.pages["wire"], self.stands.called)
         self._numbers = itertools.count(1)
         self._stack = AsyncExitStack()
+        async with AsyncExitStack() as opening:
+            opening.push_async_exit(self._stack)
+            await self._open()
+            opening.pop_all()
+        return self
+
+    async def _open(self) -> None:
         self.http = await self._stack.enter_async_context(aiohttp.ClientSession())
         self.redis = await self._stack.enter_async_context(Redis.from_url(self.stands.redis_url))
         here = str(Path(__file__).parents[2])
@@ -120,7 +127,6 @@ class Lane:
         (self.folder / "profiles" / "skipping.yaml").write_text(yaml.safe_dump({**PROFILE, "unclear_send": "skip"}))
         self._names = Names({script.sha: script.name for script in scripts()}, (f"{self.prefix}:",))
         await self._approve_tools()
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         for one in list(self.running):

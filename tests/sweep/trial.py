@@ -58,6 +58,8 @@ class Trial:
         self._struck: list[tuple[float, str]] = []
         """When, and which process."""
         self._mending: list[asyncio.Task[None]] = []
+        self._is_broken_off = False
+        """Nobody takes the place of whoever is struck now."""
         self._held: Message | None = None
         """What a process that was stopped had on its way to Redis."""
         self._resumed = asyncio.Event()
@@ -116,12 +118,17 @@ class Trial:
         """All of it, to the end. True: there was none in time."""
         try:
             async with asyncio.timeout(WITHIN_S + DEATH_S * len(self._plan.deaths)):
+                _end_if_broken_off()
                 await self._talk()
                 await self._settled()
+                _end_if_broken_off()
                 await asyncio.gather(*self._mending)
                 await self._settled()
         except TimeoutError:
             return True
+        except asyncio.CancelledError:
+            self._is_broken_off = True
+            raise
         finally:
             for task in self._mending:
                 task.cancel()
@@ -209,7 +216,7 @@ class Trial:
             await asyncio.sleep(0.3)  # so that what is shown of it so far gets there
         children = lane.children(running) if self._plan.stage else []
         self._struck.append((now_s(), running.name))
-        self._mending.append(asyncio.create_task(self._go_on(running, children)))
+        self._begin_to_go_on(running, children)
         trap.sprung.set()
         match how:
             case "stop":
@@ -240,7 +247,11 @@ class Trial:
         running.born.kill_group()
         self._struck.append((now_s(), running.name))
         self._lane.fault(running.name, "kill", f"death {len(self._struck)}: {message.name}")
-        self._mending.append(asyncio.create_task(self._go_on(running, children)))
+        self._begin_to_go_on(running, children)
+
+    def _begin_to_go_on(self, struck: Running, children: Sequence[int]) -> None:
+        if not self._is_broken_off:
+            self._mending.append(asyncio.create_task(self._go_on(struck, children)))
 
     async def _go_on(self, struck: Running, children: Sequence[int]) -> None:
         """Another process takes its place at once, as whoever looks after processes would have it."""
@@ -334,5 +345,13 @@ class Trial:
 
 async def _until(found: Callable[[], Any]) -> Any:
     while not (it := found()):
+        _end_if_broken_off()
         await asyncio.sleep(0.01)
     return it
+
+
+def _end_if_broken_off() -> None:
+    """A client of Redis or HTTP may have taken the word that all is over for an end of its own."""
+    task = asyncio.current_task()
+    if task and task.cancelling():
+        raise asyncio.CancelledError

@@ -67,5 +67,10 @@ async def world(
             await stack.enter_async_context(Searched(book.pages["platform"], process)),
         )
         made = [Lane(number, folder / f"lane-{number}", stands, waits) for number in range(1, lanes + 1)]
-        opened += await asyncio.gather(*(stack.enter_async_context(lane) for lane in made))
+        async with (
+            asyncio.TaskGroup() as group
+        ):  # where one can't be opened, none is still being opened when all is closed
+            for lane in made:
+                group.create_task(stack.enter_async_context(lane))
+        opened += made
         yield stands, opened
