@@ -19,6 +19,7 @@ import workers.opening  # noqa: F401  # so that all scripts are known by their n
 from tests.chaos import figures, soak
 from tests.chaos.naive import naive_town
 from tests.chaos.run import Order, chaos
+from tests.harness.arguments import amount, count
 
 ABOUT: Final = """\
 Whole runs of deskmate: real gateways, workers and a Redis, with stand-ins for people, platform, model and tools.
@@ -44,8 +45,8 @@ examples:
   make soak MINUTES=10
   python -m tests.harness.checking FOLDER/ledgers     judge once more what was kept, in the folder that the last line names
 
-Exit code: 0 all held; 1 something did not; 130 Ctrl-C. After the last two ledgers and logs are kept in a folder that the
-last line names.
+Exit code: 0 all held; 1 something did not; 2 nothing was tried; 130 Ctrl-C. But after 0 ledgers and logs are kept in a folder
+that the last line names.
 """
 RUNS: Final = ("chaos", "plain", "soak", "outage", "scale", "fair", "pair", "figures")
 
@@ -59,11 +60,13 @@ def main() -> int:
     )
     options.add_argument("run", choices=RUNS, metavar="RUN", help=f"one of {', '.join(RUNS)}")
     options.add_argument("--seed", type=int, help="what is said and who dies (default: another one each time)")
-    options.add_argument("--messages", type=int, default=20_000, help="of chaos and plain (default 20000)")
-    options.add_argument("--conversations", type=int, default=1_000, help="of chaos and plain (default 1000)")
-    options.add_argument("--rate", type=float, help="messages a second (default: 25 of chaos and plain, 8 of soak); less on a busy machine")  # fmt: skip
-    options.add_argument("--redis-s", type=float, default=60.0, help="seconds between two deaths of Redis (default 60)")
-    options.add_argument("--minutes", type=float, default=60.0, help="of soak (default 60)")
+    options.add_argument("--messages", type=count, default=20_000, help="of chaos and plain (default 20000)")
+    options.add_argument("--conversations", type=count, default=1_000, help="of chaos and plain (default 1000)")
+    options.add_argument("--rate", type=amount, help="messages a second (default: 25 of chaos and plain, 8 of soak); less on a busy machine")  # fmt: skip
+    options.add_argument(
+        "--redis-s", type=amount, default=60.0, help="seconds between two deaths of Redis (default 60)"
+    )
+    options.add_argument("--minutes", type=amount, default=60.0, help="of soak (default 60)")
     options.add_argument("--folder", type=Path, help="where ledgers and logs go; kept then (default: a temporary one)")
     given = options.parse_args()
     for name in ("aiohttp.server", "asyncio"):  # whoever dies in the midst of an answer is no news here
@@ -80,6 +83,9 @@ def main() -> int:
         except KeyboardInterrupt:
             _tell(f"broken off, seed {seed}: ledgers and logs in {', '.join([*broken, str(place)])}")
             return 130
+        except NothingTried as why:
+            _tell(f"{why}, so nothing is shown, seed {seed}: ledgers and logs in {place}")
+            return 2
         if not is_good:
             broken.append(str(place))
     if broken:
@@ -91,12 +97,18 @@ def main() -> int:
     return 0
 
 
+class NothingTried(Exception):
+    """It was too short; why."""
+
+
 async def _run(name: str, seed: int, folder: Path, given: Any) -> bool:
-    """Whether it is as it should be."""
+    """Whether it is as it should be. Raises `NothingTried`."""
     crowd = (seed, given.messages, given.conversations, given.rate or 25.0)
     if name == "chaos":
         came = await chaos(Order(*crowd, redis_s=given.redis_s), folder, _tell)
         _tell(*came.lines())
+        if not came.verdict.violations and not came.kills + came.stops + came.redis_kills:
+            raise NothingTried("nothing died in it")
         return not came.verdict.violations
     if name == "plain":
         came = await chaos(Order(*crowd, redis_s=None, kinds=(("plain", 1.0),)), folder, _tell, naive_town)
@@ -105,6 +117,8 @@ async def _run(name: str, seed: int, folder: Path, given: Any) -> bool:
     if name == "soak":
         soaked = await soak.soak(soak.Order(seed, given.minutes, given.rate or 8.0), folder, _tell)
         _tell(*soaked.lines())
+        if not soaked.samples:
+            raise NothingTried("nothing was measured in so short a time")
         return not soaked.verdict.violations and not soaked.too_much
     figure: Callable[..., Awaitable[bool]] = getattr(figures, name)
     return await figure(seed, folder, _tell)

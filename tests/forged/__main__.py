@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.forged.run import forged
+from tests.harness.arguments import count
 
 ABOUT = """\
 Forged and fuzzed webhooks at a real gateway, with a connection of each platform.
@@ -25,7 +26,7 @@ def main() -> int:
     options = argparse.ArgumentParser(
         prog="python -m tests.forged", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--count", type=int, default=100_000, help="how many (default 100000, about two minutes)")
+    options.add_argument("--count", type=count, default=100_000, help="how many (default 100000, about two minutes)")
     options.add_argument("--seed", type=int, help="which ones (default: others each time)")
     given = options.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed

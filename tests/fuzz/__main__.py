@@ -6,12 +6,15 @@ is made small, put into `tests/fuzz/corpus/<target>/`, and what it shows is mend
 
 from __future__ import annotations
 
+import argparse
 import logging
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+from tests.harness.arguments import count
 
 HOUSE: Final = Path(__file__).parents[2]
 CORPUS: Final = Path(__file__).parent / "corpus"
@@ -41,17 +44,26 @@ def one(target: str, seconds: int) -> None:
     atheris.Fuzz()
 
 
-def main(seconds: int, names: list[str]) -> int:
+def main() -> int:
     """Each in a process of its own; 1 if one of them found something."""
+    every = sorted(place.name for place in CORPUS.iterdir())
+    options = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("seconds", type=count, help="of each target")
+    options.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(every)} (default: all)")
+    given = options.parse_args()
+    if wrong := sorted(set(given.targets) - set(every)):
+        options.error(f"{', '.join(wrong)}: not one of {', '.join(every)}")
     if find_spec("atheris") is None:
         sys.stderr.write(
             "atheris is not installed: pip install '.[fuzz]' (Linux on x86-64). The corpus is read without it: make test\n"
         )
         return 2
     bad = 0
-    for name in names or sorted(place.name for place in CORPUS.iterdir()):
+    for name in given.targets or every:
         ran = subprocess.run(
-            [sys.executable, "-m", "tests.fuzz", "one", name, str(seconds)],
+            [sys.executable, "-m", "tests.fuzz", "one", name, str(given.seconds)],
             cwd=HOUSE,
             capture_output=True,
             text=True,
@@ -69,6 +81,6 @@ def main(seconds: int, names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "one":
+    if sys.argv[1:2] == ["one"]:
         one(sys.argv[2], int(sys.argv[3]))
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main())

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from tests.harness.arguments import amount, count
 from tests.sabotage.guards import WITHIN_S, Guard, Missed, a_copy, guards, miss, not_green
 
 CONTROL_S: Final = 900.0
@@ -51,10 +52,12 @@ def main() -> int:
         prog="python -m tests.sabotage", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("words", nargs="*", help="only guards, or files, that hold one of these")
-    options.add_argument("--jobs", type=int, default=2)
-    options.add_argument("--within", type=float, default=WITHIN_S, metavar="SECONDS")
+    options.add_argument("--jobs", type=count, default=2)
+    options.add_argument("--within", type=amount, default=WITHIN_S, metavar="SECONDS")
     given = options.parse_args()
     chosen = [one for one in guards().values() if not given.words or any(word in _about(one) for word in given.words)]
+    if not chosen:
+        options.error(f"no guard, or file, holds {' or '.join(f'`{word}`' for word in given.words)}")
     by_file: dict[str, set[str]] = {}
     for guard in chosen:
         for way in guard.ways:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from typing import Final, get_args
 import workers.alone
 import workers.opening  # noqa: F401  # so that all scripts are known by their names
 from gateway.conversation.deaths import SOLE_AFTER
+from tests.harness.arguments import amount_or_none, count, count_or_none
 from tests.sweep.choosing import PLATFORMS, NoPoint, Order
 from tests.sweep.kinds import KINDS
 from tests.sweep.plan import How
@@ -60,8 +62,8 @@ examples:
   python -m tests.sweep --list --kinds once          the messages of such a turn
   python -m tests.harness.checking FOLDER/ledgers    judge once more what was kept, in the folder that the last line names
 
-Exit code: 0 nothing was broken; 1 something was; 130 Ctrl-C. After the last two ledgers and logs are kept in a folder that
-the last line names.
+Exit code: 0 nothing was broken; 1 something was; 2 no fault fell, or none can; 130 Ctrl-C. But after 0 ledgers and logs are kept
+in a folder that the last line names.
 """
 
 
@@ -74,7 +76,11 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     options.add_argument("--seed", type=int, help="which points in which order (default: another one each time)")
-    options.add_argument("--count", type=int, help="how many faults (default 1200; 40 with `sole` alone)")
+    options.add_argument(
+        "--count",
+        type=count_or_none,
+        help="how many faults (default 1200; 40 with `sole` alone); 0: only turns without fault",
+    )
     options.add_argument("--kinds", type=_words(KINDS), default=tuple(KINDS), help="kinds of turn (default: all)")
     options.add_argument(
         "--how",
@@ -84,21 +90,23 @@ def main() -> int:
     )
     options.add_argument("--platforms", type=_words(PLATFORMS), default=PLATFORMS, help="keyed: knows a repeated send by its key; keyless: does not; skipping: does not, and the profile says `unclear_send: skip`; searched: Slack, where one can look whether it is there (default: all)")  # fmt: skip
     options.add_argument("--deaths", type=int, choices=range(1, SOLE_AFTER + 1), default=SOLE_AFTER, help="with `sole`: so many holders really die, the others are written down as dead (default 6)")  # fmt: skip
-    options.add_argument("--gateways", type=int, default=1, help="so many in each lane, and each gets every message (default 1)")  # fmt: skip
+    options.add_argument("--gateways", type=count, default=1, help="so many in each lane, and each gets every message (default 1)")  # fmt: skip
     options.add_argument("--roles", type=_words(("gateway", "worker")), default=("gateway", "worker"), help="whose messages (default: both)")  # fmt: skip
     options.add_argument("--waits", choices=WAITS, default="short", help="short: a lease of 2.5 s; shipped: all waits as they are shipped (default: short)")  # fmt: skip
-    options.add_argument("--model-s", type=float, default=0.0, help="answers of the model take up to so many seconds, so that faults fall anywhere in a lease (default 0)")  # fmt: skip
-    options.add_argument("--lanes", type=int, default=10, help="turns side by side (default 10)")
+    options.add_argument("--model-s", type=amount_or_none, default=0.0, help="answers of the model take up to so many seconds, so that faults fall anywhere in a lease (default 0)")  # fmt: skip
+    options.add_argument("--lanes", type=count, default=10, help="turns side by side (default 10)")
     options.add_argument("--spread", action="store_true", help="points taken evenly from all kinds, for a short run")
     options.add_argument("--folder", type=Path, help="where ledgers and logs go; kept then (default: a temporary one)")
-    options.add_argument("--at", default="", metavar="REGEX", help="only at such points, as in 'after worker platform'")
+    options.add_argument(
+        "--at", type=_regex, default="", metavar="REGEX", help="only at such points, as in 'after worker platform'"
+    )
     options.add_argument("--list", action="store_true", help="only list the points")
     given = options.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
     usual = 40 if given.how == ("sole",) else 1_200
-    count = usual if given.count is None else given.count
+    faults = usual if given.count is None else given.count
     order = Order(
-        seed=seed, count=0 if given.list else count, kinds=given.kinds, platforms=given.platforms, hows=given.how, waits=given.waits,
+        seed=seed, count=0 if given.list else faults, kinds=given.kinds, platforms=given.platforms, hows=given.how, waits=given.waits,
         lanes=given.lanes, roles=given.roles, spread=given.spread, at=given.at, model_s=given.model_s, gateways=given.gateways,
         deaths=given.deaths,
     )  # fmt: skip
@@ -124,6 +132,9 @@ def main() -> int:
             shutil.rmtree(folder)
         _tell(f"all held, seed {seed}")
         return 0
+    if not result.violations and not result.whole:
+        _tell(f"no fault fell, so nothing is shown, seed {seed}: ledgers and logs in {place}")
+        return 2
     _tell(f"BROKEN, seed {seed}: ledgers and logs in {place}")
     return 1
 
@@ -138,6 +149,14 @@ def _words(allowed: Collection[str]) -> Callable[[str], tuple[str, ...]]:
         return found
 
     return words
+
+
+def _regex(given: str) -> str:
+    try:
+        re.compile(given)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{given}: {error}") from None
+    return given
 
 
 def _tell(line: str) -> None:
