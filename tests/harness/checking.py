@@ -3,7 +3,8 @@
     verdict = check(read(folder))
     assert not verdict.violations, verdict.report()
 
-Alone: `python -m tests.harness.checking FOLDER` prints the same report; it ends with 1 if anything was broken.
+Alone: `python -m tests.harness.checking FOLDER` prints the same report; it ends with 1 if anything was broken, and with 2
+where nothing can be said: there are no ledgers, or the run was broken off.
 
 | | |
 |---|---|
@@ -29,7 +30,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.harness.history import Accepted, Asked, Began, Effect, Ended, Fault, Granted, History, Letter, Wrote, read
+from tests.harness.arguments import count
+from tests.harness.history import (
+    Accepted,
+    Asked,
+    Began,
+    Effect,
+    Ended,
+    Fault,
+    Granted,
+    History,
+    Letter,
+    Torn,
+    Wrote,
+    read,
+)
 from tests.harness.judging.answered import buried, doubled, half, lost, noticed, told
 from tests.harness.judging.beside import beside
 from tests.harness.judging.bounded import alone, bounded
@@ -123,10 +138,18 @@ def main() -> int:
     """Check the ledgers of folders and files."""
     options = argparse.ArgumentParser(description="Decide from the ledgers of a run whether I1 to I10 held.")
     options.add_argument("paths", nargs="+", type=Path, metavar="FOLDER", help="where the ledgers (*.jsonl) lie")
-    options.add_argument("--most", type=int, default=5, help="violations shown of each invariant (default 5)")
+    options.add_argument("--most", type=count, default=5, help="violations shown of each invariant (default 5)")
     given = options.parse_args()
-    verdict = check(read(*given.paths))
+    try:
+        history = read(*given.paths)
+    except (OSError, Torn) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    verdict = check(history)
     sys.stdout.write(f"{verdict.report(given.most)}\n")
+    if not any(history.all(Ended)):
+        sys.stdout.write("this run was broken off: what is lost or late above may only have been under way\n")
+        return 2
     return 1 if verdict.violations else 0
 
 

@@ -1286,3 +1286,23 @@ def test_a_kept_folder_is_checked_by_hand(
         monkeypatch.setattr("sys.argv", ["checking", str(tmp_path / name)])
         assert checking.main() == code
         assert ("I1 lost: c1, m1" in capsys.readouterr().out) == bool(code)
+
+
+def test_what_can_not_be_judged_by_hand_is_told_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("empty", "torn", "broken_off"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "torn" / "all.jsonl").write_text("{}\n")
+    with Ledger(tmp_path / "broken_off" / "all.jsonl") as ledger:
+        for event in [Began(0.0, "crowd", 1), post(1.0)]:
+            ledger.write(event)
+    wanted = {
+        "gone": "No such file", "empty": "no ledgers in", "torn": "all.jsonl:1: no such kind", "broken_off": "this run was broken off",
+    }  # fmt: skip
+    for name, word in wanted.items():
+        monkeypatch.setattr("sys.argv", ["checking", str(tmp_path / name)])
+        assert checking.main() == 2
+        said = capsys.readouterr()
+        assert word in (said.out + said.err).splitlines()[-1]
+        assert bool(said.out) == (name == "broken_off")
