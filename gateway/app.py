@@ -358,7 +358,7 @@ class Gateway:
         except (Unreachable, TimeoutError) as error:
             log(logger, "not stored", level=logging.ERROR, reason=str(error) or "timeout")
             return False
-        return all(one.state not in {"full", "cold"} for one in received)
+        return not any(one.comes_again for one in received)
 
     @web.middleware
     async def _answered(self, request: web.BaseRequest, handler: Handler) -> web.StreamResponse:

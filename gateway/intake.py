@@ -12,6 +12,7 @@ from typing import Final, Literal
 from config.profiles import Profile, Rate
 from config.rules import rule_of
 from config.watching import Watched
+from gateway import loop_guard
 from gateway.bell import Bell
 from gateway.commands import OVER, command_of, find
 from gateway.connections import direct_policy
@@ -22,7 +23,7 @@ from gateway.costs.rates import Over, take
 from gateway.events import Event
 from gateway.files import Files
 from gateway.logs import log, log_soon
-from gateway.loop_guard import may_pass
+from gateway.once import Once
 from gateway.rights.pairing import Pairing, knock
 from gateway.rights.places import place
 from gateway.store import Unreachable
@@ -39,8 +40,13 @@ class Received:
     """What became of one event."""
 
     state: Literal["new", "known", "full", "cold", "away", "ignored", "over", "late"]
-    """All but `new`, `known`, `ignored`, `over` (one message too many) and `late` (it was said long ago) come again. `away`: nobody knows whether it was stored; then it is known."""
+    """`over`: one message too many; `late`: it was said long ago. `away`: nobody knows whether it was stored; then it is known."""
     reason: str = ""
+
+    @property
+    def comes_again(self) -> bool:
+        """It is not stored, nor is what would be told of it: the platform has to send it again."""
+        return self.state in {"full", "cold", "away"}
 
 
 class Intake:
@@ -67,7 +73,7 @@ class Intake:
                 raise
             _tell([event], one)
             received.append(one)
-            if one.state in {"full", "cold"}:
+            if one.comes_again:
                 _tell(events[at + 1 :], Received("away", "one before it could not be stored"))
                 break
         return received
@@ -85,32 +91,62 @@ class Intake:
             is_ours, before = await join(self._mailbox.store, event, is_ours=is_ours)
         if not is_ours:
             return await self._not_ours(event, profile)
-        if event.actor.is_bot and not await self._passes(event, profile):
-            return Received("ignored", "the loop guard: too many turns of this bot in a minute")
-        if late_s := self._late_s(event):
-            return await self._too_late(event, late_s, profile)
-        if over := await self._over(event, profile):
-            return await self._too_many(event, over, profile)
+        if not_taken := await self._not_taken(event, profile):
+            return not_taken
         for one in before:
-            if (received := await self._accept(one, profile)).state in {"full", "cold"}:
+            if (received := await self._accept(one, profile)).comes_again:
                 return received  # the platform sends again, and they are asked for again
         return await self._accept(event, profile)
 
+    async def _not_taken(self, event: Event, profile: Profile) -> Received | None:
+        """What becomes of a message for us that is not to be read. None: it is. Nothing here counts what is known already."""
+        late_s, is_rated = self._late_s(event), self._is_rated(event, profile)
+        if not (event.actor.is_bot or late_s or is_rated):
+            return None
+        if known := await self._known(event):
+            return known
+        if event.actor.is_bot and not await self._passes(event, profile):
+            return Received("ignored", "the loop guard: too many turns of this bot in a minute")
+        if late_s:
+            return await self._too_late(event, late_s, profile)
+        if is_rated and (over := await take(self._mailbox.store, event, profile.rate)):
+            return await self._too_many(event, over, profile)
+        return None
+
     async def _too_many(self, event: Event, over: Over, profile: Profile) -> Received:
         """Nothing of what it said is kept. That there was one too many is, the first time in a minute, and told."""
-        if over.is_first:
-            told = await self._accept(too_many(event, over), profile)
-            if told.state == "cold":
-                return told
+        told = await self._told_once(over.once, event, too_many(event, over), profile)
+        if told and told.comes_again:
+            return told
         rule = rule_of(self._watched.latest(), profile, over.key)
         return Received("over", f"more than {over.limit} messages of this {over.scope} in a minute: {rule}")
 
     async def _too_late(self, event: Event, late_s: int, profile: Profile) -> Received:
         """Nothing of what it said is kept. That something came too late is, once in a conversation, and told."""
         told = await self._accept(too_late(event, late_s), profile)
-        if told.state in {"full", "cold"}:
+        if told.comes_again:
             return told
         return Received("late", f"said {late_s} s ago: mailbox.late_after_s")
+
+    async def _told_once(self, once: Once, event: Event, notice: Event, profile: Profile) -> Received | None:
+        """Store what tells of an event in its place, if it is time to. None: it was told not long ago."""
+        store = self._mailbox.store
+        match await once.begin(store, event):
+            case "told":
+                return None
+            case "wait":
+                return Received("away", "what is told of the one before it is not stored yet")
+        received = await self._accept(notice, profile)
+        if received.state == "new":
+            await once.told(store)
+        else:
+            await once.leave(store, event)
+        return received
+
+    async def _known(self, event: Event) -> Received | None:
+        """What becomes of an event that came before, or can't be taken at all. None: it is asked further."""
+        state = await self._mailbox.known(event.conversation, event.dedupe_keys)
+        return None if state == "new" else Received(state)
 
     async def _not_ours(self, event: Event, profile: Profile) -> Received:
         if profile.overhear and not event.actor.is_bot and event.text.strip() and not event.is_empty:
@@ -121,22 +157,23 @@ class Intake:
     async def _unheard(self, event: Event, profile: Profile, why: str, *, is_ours: bool) -> Received:
         """That somebody knocked is all that is stored, once in a while."""
         here = place(self._watched.latest(), event.conversation)
-        if not is_ours or not await self._pairing.may_be_told(here, event.actor):
-            return Received("ignored", f"not heard: {why}")
-        return await self._accept(knock(event), profile)
+        ignored = Received("ignored", f"not heard: {why}")
+        if not is_ours:
+            return ignored
+        if known := await self._known(event):
+            return known
+        return await self._told_once(self._pairing.telling(here, event.actor), event, knock(event), profile) or ignored
 
     async def _accept(self, event: Event, profile: Profile) -> Received:
         key = event.conversation
         event = await self._files.put_away(event)
-        command = command_of(event)
-        known = find(command[0]) if command else None
         accepted = await self._mailbox.accept(
             key,
             event.dump(),
             dedupe_keys=event.dedupe_keys,
             at_ms=event.at_ms,
-            control=bool(known and known.WHEN_BUSY == "overtakes"),
-            delay_ms=0 if command else self._delay_ms(event, profile),
+            control=_overtakes(event),
+            delay_ms=0 if command_of(event) else self._delay_ms(event, profile),
         )
         if accepted.ring:
             self._bell.ring(self._mailbox.store.layout.partition(key.id))
@@ -163,21 +200,17 @@ class Intake:
         return bool(event.parent_id) and await self._mailbox.is_ours(key, event.parent_id)
 
     async def _passes(self, event: Event, profile: Profile) -> bool:
-        verdict = await may_pass(self._mailbox.store, event, profile.bot_turns_per_minute)
-        if verdict == "tell":
+        store = self._mailbox.store
+        once = await loop_guard.too_many(store, event, profile.bot_turns_per_minute)
+        if once and await once.begin(store, event) == "tell":
             key, bot = event.conversation, event.actor.id
             log(logger, "loop guard", logging.WARNING, connection=key.connection, channel=key.channel, bot=bot)
-        return verdict == "pass"
+            await once.told(store)
+        return once is None
 
-    async def _over(self, event: Event, profile: Profile) -> Over | None:
-        """Whether it is one too many. Bots have a limit of their own; what stops a turn is for when much goes on."""
-        if event.actor.is_bot or profile.rate == NO_RATE:
-            return None
-        command = command_of(event)
-        known = find(command[0]) if command else None
-        if known and known.WHEN_BUSY == "overtakes":
-            return None
-        return await take(self._mailbox.store, event, profile.rate)
+    def _is_rated(self, event: Event, profile: Profile) -> bool:
+        """Whether it counts. Bots have a limit of their own; what stops a turn is for when much goes on."""
+        return not event.actor.is_bot and profile.rate != NO_RATE and not _overtakes(event)
 
     def _late_s(self, event: Event) -> int:
         """How old it is, if that is too old."""
@@ -192,21 +225,30 @@ class Intake:
 
 def too_many(event: Event, over: Over) -> Event:
     """What is stored in its place: nothing of what it said is read, and that is told. Whoever sends the same once more, when there
-    is room again, is heard: it is known by another name.
+    is room again, is heard.
     """
-    told = _in_place_of(event, f"{over.scope} {over.limit}")
-    return replace(told, dedupe_keys=tuple(f"over {key}" for key in event.dedupe_keys))
+    return _in_place_of(event, f"{over.scope} {over.limit}")
 
 
 def too_late(event: Event, late_s: int) -> Event:
     """What is stored in its place, once in a conversation: those that were late before it have told it already."""
     once = f"late:{event.conversation.id}"
-    return replace(_in_place_of(event, f"late {late_s // 3_600}"), dedupe_keys=(*event.dedupe_keys, once))
+    told = _in_place_of(event, f"late {late_s // 3_600}")
+    return replace(told, dedupe_keys=(*told.dedupe_keys, once))
 
 
 def _in_place_of(event: Event, said: str) -> Event:
-    told = replace(event, kind="command", name=OVER, text=said)
+    """By another name: the message itself is not known by it."""
+    names = tuple(f"{OVER} {key}" for key in event.dedupe_keys)
+    told = replace(event, kind="command", name=OVER, text=said, dedupe_keys=names)
     return replace(told, value="", quoted="", forwarded="", group="", attachments=())
+
+
+def _overtakes(event: Event) -> bool:
+    """A command for when much goes on."""
+    command = command_of(event)
+    known = find(command[0]) if command else None
+    return bool(known and known.WHEN_BUSY == "overtakes")
 
 
 def _why_not(event: Event, profile: Profile) -> str:

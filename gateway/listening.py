@@ -182,7 +182,7 @@ class Listener:
         with suppress(Unreachable, TimeoutError):
             async with asyncio.timeout(self.parts.settings.gateway.accept_timeout_s):
                 [received] = await self.parts.intake.receive([event])
-            return received.state if received.state in {"full", "cold"} else ""
+            return received.state if received.comes_again else ""
         return "away"
 
     async def recall(self) -> dict[str, Any]:

@@ -181,10 +181,21 @@ class Mailbox:
             delay_ms,
             *(dedupe_hash(one) for one in dedupe_keys),
         )
-        state, ring, seq = await self._run("accept", self.store.layout.partition(c), *arguments)
-        if state == b"COLD" and await self.is_warm():  # an operator has adopted what is there since
-            state, ring, seq = await self._run("accept", self.store.layout.partition(c), *arguments)
+        state, ring, seq = await self._run_warm("accept", c, *arguments)
         return Accepted(state.decode().lower(), bool(ring), seq)
+
+    async def known(self, key: ConversationKey, dedupe_keys: Sequence[str]) -> Literal["new", "known", "cold"]:
+        """Whether one of its keys is known; nothing is written. Raises `Unreachable`."""
+        [said] = await self._run_warm("known", key.id, key.id, *map(dedupe_hash, dedupe_keys))
+        state: Literal["new", "known", "cold"] = said.decode().lower()
+        return state
+
+    async def _run_warm(self, name: str, conversation: str, *arguments: str | bytes | int) -> Any:
+        partition = self.store.layout.partition(conversation)
+        answer = await self._run(name, partition, *arguments)
+        if answer[0] == b"COLD" and await self.is_warm():  # an operator has adopted what is there since
+            answer = await self._run(name, partition, *arguments)
+        return answer
 
     async def has_answered(self, key: ConversationKey) -> bool:
         """Have we ever replied in this conversation (within retention)? Raises `Unreachable`."""

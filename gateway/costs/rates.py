@@ -1,7 +1,6 @@
 """Rates: how many messages of a person, of a channel, or of a bot are taken in a minute, by all gateways together.
 
-One script looks at all that are concerned and counts in all, or in none. What is more is told once a minute, by whoever was
-the first.
+One script looks at all that are concerned and counts in all, or in none. What is more is told once a minute.
 """
 
 from __future__ import annotations
@@ -14,34 +13,32 @@ from typing import Final, Literal
 from config.profiles import Rate
 from gateway.conversation.key import person_hash
 from gateway.events import Event
-from gateway.store import GO_ON_WHEN_FULL, Script, Store
+from gateway.once import Once
+from gateway.store import Script, Store
 
 WINDOW_MS: Final = 60_000
 
 _TAKE: Final = Script(
     "rate",
-    GO_ON_WHEN_FULL
-    + """
+    """
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local message, window = ARGV[1], tonumber(ARGV[2])
     for at = 3, #ARGV, 2 do
-        local account = KEYS[1] .. ':' .. ARGV[at]
-        redis.call('ZREMRANGEBYSCORE', account, '-inf', now - window)
-        if redis.call('ZSCORE', account, message) then return {0, 0} end -- sent again: it was taken
+        local counted = redis.call('ZSCORE', KEYS[1] .. ':' .. ARGV[at], message)
+        if counted and tonumber(counted) > now - window then return 0 end -- sent again: it was taken
     end
     for at = 3, #ARGV, 2 do
-        local account = KEYS[1] .. ':' .. ARGV[at]
-        if redis.call('ZCARD', account) >= tonumber(ARGV[at + 1]) then
-            return {at, redis.call('SET', account .. ':told', '1', 'NX', 'PX', window) and 1 or 0}
-        end
+        local taken = redis.call('ZCOUNT', KEYS[1] .. ':' .. ARGV[at], '(' .. string.format('%.0f', now - window), '+inf')
+        if taken >= tonumber(ARGV[at + 1]) then return at end
     end
     for at = 3, #ARGV, 2 do
         local account = KEYS[1] .. ':' .. ARGV[at]
         redis.call('ZADD', account, now, message)
+        redis.call('ZREMRANGEBYSCORE', account, '-inf', now - window)
         redis.call('PEXPIRE', account, window)
     end
-    return {0, 0}
+    return 0
     """,
 )
 
@@ -52,8 +49,8 @@ class Over:
 
     scope: Literal["person", "channel"]
     limit: int
-    is_first: bool
-    """In a minute: this one is to be told."""
+    once: Once
+    """When it is told."""
 
     @property
     def key(self) -> str:
@@ -77,14 +74,18 @@ async def take(store: Store, event: Event, rate: Rate) -> Over | None:
     full = await count(store, store.layout.rates_root, named, counted)
     if full is None:
         return None
-    scope, _, most = limits[full[0]]
-    return Over(scope, most, full[1])
+    at, once = full
+    scope, _, most = limits[at]
+    return Over(scope, most, once)
 
 
-async def count(store: Store, root: str, message: str, limits: Sequence[tuple[str, int]]) -> tuple[int, bool] | None:
+async def count(store: Store, root: str, message: str, limits: Sequence[tuple[str, int]]) -> tuple[int, Once] | None:
     """Count a message in accounts that may have so many in a minute, each once. None: it is counted in all of them; else which
-    one is full, and whether nobody was told in this minute. Raises `Unreachable`.
+    one is full, and when that is told. Raises `Unreachable`.
     """
     flat = [text for one in limits for text in one]
-    place, is_first = await store.run(_TAKE, root, message, WINDOW_MS, *flat)
-    return ((place - 3) // 2, bool(is_first)) if place else None
+    place = await store.run(_TAKE, root, message, WINDOW_MS, *flat)
+    if not place:
+        return None
+    at = (place - 3) // 2
+    return at, Once(root, f"{limits[at][0]}:told", WINDOW_MS)

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from gateway.audit.log import REFUSALS_KEPT, Change
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.events import Actor, Event
+from gateway.once import Once
 from gateway.rights.access import Here, Talk, Verdict, may
 from gateway.rights.roles import person_of
 from gateway.shelf.decisions import written
@@ -119,13 +120,12 @@ class Pairing:
 
     async def is_paired(self, person: str) -> bool:
         """Whether somebody (`connection/id`) was let in."""
-        known, _ = await self._run("pair_knock", person, 0)
-        return bool(known)
+        with reading():
+            return bool(await self._store.redis.hexists(f"{self._root}:paired", person))
 
-    async def may_be_told(self, here: Here, actor: Actor) -> bool:
-        """Whether it is time to say something to somebody who is not heard."""
-        known, now = await self._run("pair_knock", person_of(here.room, actor), TOLD_MS)
-        return bool(known or now)
+    def telling(self, here: Here, actor: Actor) -> Once:
+        """When something is said to somebody who is not heard."""
+        return Once(self._root, f"pair:told:{person_of(here.room, actor)}", TOLD_MS)
 
     async def ask(self, here: Here, event: Event) -> Ask:
         """A code for somebody, the same as long as it counts."""

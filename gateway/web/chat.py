@@ -190,8 +190,8 @@ class Chat:
             raise Refused(429, "message.full", "the inbox is full")
         if received.state == "over":
             raise Refused(429, "rate.over", received.reason)
-        if received.state == "cold":
-            raise Unreachable("the data is not what this process knows")
+        if received.comes_again:
+            raise Unreachable(received.reason or received.state)
         response = web.json_response({"accepted": received.state}, status=202)
         self._door.keep_browser(request, response, browser)
         return response

@@ -13,6 +13,7 @@ from gateway import pace
 from gateway.boards import Boards
 from gateway.conversation.key import ConversationKey
 from gateway.files import Files
+from gateway.once import Once
 from gateway.platforms import Outcome, Pace
 from gateway.shelf.decisions import scope_of
 from gateway.shelf.shelf import Shelf
@@ -30,6 +31,7 @@ SERVES: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "board take": lambda store: Boards(store).take(ROOM.id, "b", 1),
     "board claim": lambda store: Boards(store).claim(ROOM.id, "url", "me"),
     "board free": lambda store: Boards(store).free(ROOM.id, "url"),
+    "told": lambda store: Once(store.layout.rates_root, "it:told", 60_000).told(store),
     "keep file": lambda store: Files(store).keep(ROOM.id, "f", b"x", accepted=True),
 }
 

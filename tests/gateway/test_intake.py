@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gateway import once
 from gateway.conversation.key import ConversationKey
 from gateway.conversation.overheard import heard_since
 from gateway.events import Actor, Attachment, Event
@@ -393,6 +394,189 @@ async def test_above_the_limit_the_rest_gets_503_and_is_taken_when_there_is_room
         ]
         assert len(keys) == 10, "what was shed has left nothing"
         assert Counter(gateway.outcomes()) == {"new": 10, "full": 90}
+
+
+# not read: it is told once, and not taken for told before that is stored
+
+HERE = replace(ROOM, channel="D1", thread=None)
+HOUR_MS = 3_600_000
+NOTICES = {"_over", "pair"}
+UNREAD: dict[str, tuple[dict[str, Any], str]] = {
+    "over the rate": ({}, "over"),
+    "too late": ({"at_ms": 0}, "late"),
+    "from somebody unknown": ({"actor": Actor("EVE"), "is_direct": True}, "new"),
+}
+"""What makes a message one that nobody reads, and what becomes of the first."""
+ONCE_TOLD = {"over the rate": "over", "too late": "late", "from somebody unknown": "ignored"}
+
+
+@contextlib.asynccontextmanager
+async def full(gateway: Served, _: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    yield  # what the fixture says first waits
+    await gateway.parts.mailbox.claim(0, "w1", 1)
+
+
+@contextlib.asynccontextmanager
+async def cold(gateway: Served, _: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    store = gateway.parts.store
+    await gateway.parts.mailbox.claim(0, "w1", 1)
+    await store.redis.hset(f"{store.layout.root(0)}:meta", "epoch", "another")
+    yield
+    await store.redis.hset(f"{store.layout.root(0)}:meta", "epoch", gateway.parts.mailbox.epoch)
+
+
+@contextlib.asynccontextmanager
+async def at_its_limit(gateway: Served, _: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    await gateway.parts.mailbox.claim(0, "w1", 1)
+    await gateway.parts.store.redis.config_set("maxmemory", "1")
+    try:
+        yield
+    finally:
+        await gateway.parts.store.redis.config_set("maxmemory", "0")
+
+
+@contextlib.asynccontextmanager
+async def dying(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    await gateway.parts.mailbox.claim(0, "w1", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(gateway.parts.mailbox, "accept", dies)
+        yield
+
+
+async def dies(*_: Any, **__: Any) -> None:
+    raise Unreachable("it dies here")
+
+
+@pytest.fixture
+async def strict(tmp_path: Path, redis_url: str, layout: Layout) -> AsyncIterator[Served]:
+    """One message a minute, none that is an hour old, nobody unknown, and room for one conversation, which waits."""
+    (tmp_path / "profiles").mkdir()
+    profile = {"rate": {"person_per_minute": 1}, "direct": "paired", "roles": {"admin": ["slack-main/ANA"]}}
+    (tmp_path / "profiles/default.yaml").write_text(yaml.safe_dump(profile))
+    settings = {"mailbox": {"waiting_max": 1, "late_after_s": 3_600}}
+    async with served(tmp_path, redis_url, layout.prefix, settings) as gateway:
+        assert await states(gateway, said(gateway, "m0", conversation=replace(ROOM, thread="T1:2.0"))) == ["new"]
+        yield gateway
+
+
+def said(gateway: Served, name: str, **changed: Any) -> Event:
+    return event(name, **{"at_ms": gateway.parts.mailbox.now_ms(), "conversation": HERE, **changed})
+
+
+async def became(gateway: Served, event: Event) -> str:
+    try:
+        return (await states(gateway, event))[0]
+    except Unreachable:
+        return "away"
+
+
+async def notices(gateway: Served) -> list[str]:
+    return [one.message_id for one in await gateway.waiting() if one.name in NOTICES]
+
+
+@pytest.mark.parametrize(("fault", "state"), [(full, "full"), (cold, "cold"), (at_its_limit, "away"), (dying, "away")])
+@pytest.mark.parametrize("kind", UNREAD)
+async def test_what_could_not_be_told_comes_again_and_is_told_then(
+    strict: Served, kind: str, fault: Any, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed, first = UNREAD[kind]
+    events = [said(strict, name, **changed) for name in ("m1", "m2")]
+    async with fault(strict, monkeypatch):
+        assert {await became(strict, one) for one in events} == {state}
+    assert await notices(strict) == []
+    assert [await became(strict, one) for one in events] == [first, ONCE_TOLD[kind]]
+    assert await notices(strict) == ["m1"]
+
+
+async def test_what_is_never_sent_again_is_told_by_the_next_one(
+    strict: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "TELLING_MS", 200)
+    async with dying(strict, monkeypatch):
+        assert await became(strict, said(strict, "m1")) == "away"
+    async with asyncio.timeout(10):
+        while await became(strict, said(strict, "m2")) == "away":
+            await asyncio.sleep(0.02)
+    assert await notices(strict) == ["m2"]
+
+
+async def test_as_long_as_nobody_knows_whether_it_is_told_the_next_message_gets_503_as_well(
+    profiled: Profiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with profiled(rate={"person_per_minute": 1}) as gateway:
+
+        async def status(number: int) -> int:
+            return (await gateway.say(MENTION | {"ts": f"1760000300.{number:06}"}, f"Ev{number}")).status
+
+        assert await status(1) == 200
+        async with dying(gateway, monkeypatch):
+            assert await status(2) == 503
+        assert [await status(number) for number in (3, 2, 3)] == [503, 200, 200]
+        assert gateway.outcomes() == ["new", "away", "away", "over", "over"]
+
+
+async def test_of_many_too_many_at_once_one_is_told(profiled: Profiled) -> None:
+    async with profiled(rate={"person_per_minute": 1}) as gateway:
+        elsewhere = [event(f"m{n}", conversation=replace(ROOM, thread=f"T1:{n}.0")) for n in range(30)]
+        seen = Counter(await asyncio.gather(*(became(gateway, one) for one in elsewhere)))
+        assert seen["new"] == 1
+        assert seen["over"] >= 1
+        assert set(await asyncio.gather(*(became(gateway, one) for one in elsewhere))) == {"known", "over"}
+        assert len(await notices(gateway)) == 1
+
+
+# sent again when it was stored long ago
+
+
+async def forget_a_minute(gateway: Served, root: str) -> None:
+    redis = gateway.parts.store.redis
+    for key in [key async for key in redis.scan_iter(f"{root}:*") if not key.endswith(b":told")]:
+        counted: Any = await redis.zrange(key, 0, -1, withscores=True)
+        for member, at in counted:
+            await redis.zadd(key, {member: at - 60_001})
+
+
+@pytest.mark.parametrize("actor", [Actor("u1"), BOT])
+async def test_a_message_that_comes_again_after_a_minute_does_not_count_and_is_not_one_too_many(
+    profiled: Profiled, actor: Actor
+) -> None:
+    async with profiled(rate={"person_per_minute": 2}, other_bots="answer", bot_turns_per_minute=2) as gateway:
+        store = gateway.parts.store
+        m1, m2, m3, m4 = (event(f"m{number}", actor=actor) for number in range(1, 5))
+        assert await states(gateway, m1) == ["new"]
+        await forget_a_minute(gateway, store.layout.bots_root if actor.is_bot else store.layout.rates_root)
+        assert await states(gateway, m2, m1, m3, m1) == ["new", "known", "new", "known"]
+        assert await notices(gateway) == []
+        assert gateway.lines("loop guard") == []
+        assert await states(gateway, m4, m1) == ["ignored" if actor.is_bot else "over", "known"]
+
+
+async def test_a_message_that_comes_again_hours_later_is_not_late(
+    strict: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await strict.parts.mailbox.claim(0, "w1", 1)
+    mailbox, m1 = strict.parts.mailbox, said(strict, "m1", actor=Actor("u2"))
+    assert await states(strict, m1) == ["new"]
+    later_ms = mailbox.now_ms() + 2 * HOUR_MS
+    monkeypatch.setattr(mailbox, "now_ms", lambda: later_ms)
+    assert await states(strict, m1) == ["known"]
+    assert await notices(strict) == []
+
+
+async def test_a_message_that_comes_again_when_who_wrote_it_is_not_let_in_any_more_is_not_answered_and_not_counted(
+    strict: Served,
+) -> None:
+    store = strict.parts.store
+    await strict.parts.mailbox.claim(0, "w1", 1)
+    await store.redis.hset(f"{store.layout.skills_root}:paired", "slack-main/EVE", "{}")
+    m1, m2 = (said(strict, name, actor=Actor("EVE"), is_direct=True) for name in ("m1", "m2"))
+    assert await states(strict, m1) == ["new"]
+    await strict.parts.mailbox.claim(0, "w1", 1)
+    await store.redis.hdel(f"{store.layout.skills_root}:paired", "slack-main/EVE")
+    assert await states(strict, m1) == ["known"]
+    assert await notices(strict) == []
+    assert await states(strict, m2) == ["new"]
+    assert await notices(strict) == ["m2"], "that it was not told of the first one did not count"
 
 
 async def test_a_command_that_controls_is_put_where_a_running_turn_looks(gateway: Served) -> None:

@@ -4,11 +4,8 @@ if cold() then
 end
 local c, ch, parts, at, event, kind, delay = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7], tonumber(ARGV[8])
 local seen = key(c, 'seen')
-for i = 9, #ARGV do
-  local when = redis.call('ZSCORE', seen, ARGV[i])
-  if when and tonumber(when) > now - S.dedupe_ms then
-    return { 'KNOWN', 0, 0 }
-  end
+if known(c, 9) then
+  return { 'KNOWN', 0, 0 }
 end
 local is_full
 if kind == 'control' then

@@ -24,6 +24,17 @@ local function cold()
   return redis.call('HGET', P .. 'meta', 'epoch') ~= S.epoch
 end
 
+-- Whether a message came before: one of its names, ARGV[from] and on, is there.
+local function known(c, from)
+  for i = from, #ARGV do
+    local when = redis.call('ZSCORE', key(c, 'seen'), ARGV[i])
+    if when and tonumber(when) > now - S.dedupe_ms then
+      return true
+    end
+  end
+  return false
+end
+
 local function under_cap(ch)
   return S.cap == 0 or tonumber(redis.call('HGET', P .. 'running', ch) or 0) < S.cap
 end

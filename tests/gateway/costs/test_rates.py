@@ -8,7 +8,7 @@ from typing import Any
 
 from config.profiles import Rate
 from gateway.conversation.key import ConversationKey
-from gateway.costs.rates import Over, take
+from gateway.costs.rates import WINDOW_MS, take
 from gateway.events import Actor, Event
 from gateway.store import Layout, Store, open_store
 
@@ -23,17 +23,29 @@ def event(name: str, who: str = "U1", where: ConversationKey = ROOM, **changed: 
     return replace(made, **changed)
 
 
-async def test_what_is_more_is_told_once_and_not_taken(store: Store) -> None:
+async def test_what_is_more_is_not_taken_and_told_once_in_a_minute(store: Store) -> None:
     seen = [await take(store, event(f"m{number}"), THREE) for number in range(6)]
-    assert seen == [None] * 3 + [Over("person", 3, is_first=True)] + [Over("person", 3, is_first=False)] * 2
-    assert Over("person", 3, is_first=True).key == "rate.person_per_minute"
+    assert [one and (one.scope, one.limit, one.key) for one in seen] == [None] * 3 + [
+        ("person", 3, "rate.person_per_minute")
+    ] * 3
+    assert len({one.once for one in seen if one}) == 1
+    assert {one.once.every_ms for one in seen if one} == {WINDOW_MS}
+
+
+async def test_it_is_told_of_each_person_and_each_channel(store: Store) -> None:
+    one, room = Rate(person_per_minute=1), Rate(channel_per_minute=1)
+    for who in ("U1", "U2"):
+        await take(store, event(f"m{who}", who), one)
+        await take(store, event(f"r{who}", who, ConversationKey("slack", who)), room)
+    seen = [await take(store, event(f"n{who}", who), one) for who in ("U1", "U2")]
+    seen += [await take(store, event(f"o{who}", who, ConversationKey("slack", who)), room) for who in ("U1", "U2")]
+    assert len({over.once.name for over in seen if over}) == 4
 
 
 async def test_of_many_at_once_over_several_gateways_no_more_pass(redis_url: str, layout: Layout) -> None:
     stores = [open_store(redis_url, layout, timeout_s=5) for _ in range(3)]
     seen = await asyncio.gather(*(take(stores[n % 3], event(f"m{n}"), THREE) for n in range(60)))
     assert seen.count(None) == 3
-    assert sum(one.is_first for one in seen if one) == 1
     for one in stores:
         await one.close()
 
@@ -55,11 +67,8 @@ async def test_a_person_is_one_in_all_channels_of_a_connection_and_a_channel_is_
     assert await take(store, event("m4", who="U2"), one) is None
     room = Rate(channel_per_minute=2)
     here = ConversationKey("slack", "C3")
-    assert [await take(store, event(f"r{n}", who=f"U{n}", where=here), room) for n in range(3)] == [
-        None,
-        None,
-        Over("channel", 2, is_first=True),
-    ]
+    seen = [await take(store, event(f"r{n}", who=f"U{n}", where=here), room) for n in range(3)]
+    assert [one and (one.scope, one.limit) for one in seen] == [None, None, ("channel", 2)]
 
 
 async def test_who_is_over_for_one_does_not_count_for_the_other(store: Store) -> None:
@@ -86,5 +95,5 @@ async def test_every_key_ends_by_itself_and_without_limits_there_is_none(store: 
     for number in range(3):
         await take(store, event(f"m{number}"), Rate(person_per_minute=1, channel_per_minute=1))
     left = [await store.redis.pttl(key) async for key in store.redis.scan_iter(f"{store.layout.rates_root}:*")]
-    assert len(left) == 3
+    assert len(left) == 2
     assert min(left) > 0
