@@ -214,6 +214,7 @@ class _Child:
             "token": claim.token,
             "rev": claim.rev,
             "begin": claim.begin,
+            "tries": claim.tries,
         }
         self._orders.write(json.dumps(told).encode() + b"\n")
         has_begun = False
@@ -267,7 +268,7 @@ async def _attend(desk: Desk, told: dict[str, object]) -> str:
         root=str(told["root"]),
         token=str(told["token"]),
         rev=int(str(told["rev"])),
-        tries=0,
+        tries=int(str(told["tries"])),
         begin=int(str(told["begin"])),
         deadline_s=boot_clock_s() + desk.mailbox.settings.lease_s,
     )

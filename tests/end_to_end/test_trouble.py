@@ -533,7 +533,9 @@ async def test_a_process_that_went_on_alone_to_a_good_end_goes_on_with_the_next_
         assert (await stage.slack.reply_to(said)).text == "done"
         asked.clear()
     assert len(worker.lines("alone")) == 2
-    assert len({line["pid"] for line in worker.lines("turn taken over") if line["process"] == "alone"}) == 1
+    alone = [line for line in worker.lines("turn taken over") if line["process"] == "alone"]
+    assert len({line["pid"] for line in alone}) == 1
+    assert [line["fields"]["tries"] for line in alone] == [ALONE_AFTER] * 2
     assert not worker.lines("stuck alone") + worker.lines("died alone")
 
 

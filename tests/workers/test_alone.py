@@ -80,7 +80,8 @@ async def test_a_child_that_redis_did_not_answer_until_the_lease_had_ended_says_
         monkeypatch.setattr(Desk, "attend", attend)
         await world.say("hello")
         [claim] = await claimed(world, 1)
-        told = {"conversation": claim.conversation, "root": claim.root, "token": claim.token, "rev": 0, "begin": 0}
+        named = {"conversation": claim.conversation, "root": claim.root, "token": claim.token}
+        told = {**named, "rev": 0, "begin": 0, "tries": 2}
         assert await alone._attend(world.desk, told) == alone.AWAY
 
 
