@@ -184,8 +184,8 @@ async def _explain(visit: Visit, query: Query) -> dict[str, Result | None]:
 
 PAGES: Final = (
     Page("/admin", "admin.title.overview", "overview.html", _overview),
-    Page("/admin/dead", "admin.title.dead", "dead.html", _dead, "/admin"),
-    Page("/admin/letter", "admin.title.letter", "letter.html", _letter, "/admin"),
+    Page("/admin/dead", "admin.title.dead", "dead.html", _dead),
+    Page("/admin/letter", "admin.title.letter", "letter.html", _letter, "/admin/dead"),
     Page("/admin/approvals", "admin.title.approvals", "approvals.html", _approvals),
     Page("/admin/conversations", "admin.title.conversations", "conversations.html", _conversations),
     Page("/admin/conversation", "admin.title.conversation", "conversation.html", _conversation, "/admin/conversations"),

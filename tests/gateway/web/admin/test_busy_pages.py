@@ -149,6 +149,7 @@ async def test_dead_letters_say_in_words_what_happened(busy: Served) -> None:
     why = "the process that answered it ended unexpectedly (SIGKILL)"
     async with busy.browser(OPERATOR) as browser:
         listed = (await browser.get("/admin/dead")).text
+        assert '<a href="/admin/dead" aria-current="page">Dead letters</a>' in listed, "in the menu"
         assert "a part of the reply could not be sent (the room is gone, or closed to us)" in listed
         assert why in listed
         page = (await browser.get(f"/admin/letter?channel={ROOM}&letter={letter.id}")).text
