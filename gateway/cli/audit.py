@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -18,6 +20,21 @@ from gateway.cli import CHANNEL_HELP, ENGLISH, Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do, key_of
 from skills.visible import exact, one_line
 
+_OPTIONS: Final = (
+    click.option("--channel", metavar="CONNECTION/CHANNEL", help=f"Only what was done there. {CHANNEL_HELP}"),
+    click.option(
+        "-n", "--lines", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="One JSON object a line, everything as it was stored."),
+)
+
+
+def _listing(command: Callable[..., None]) -> Callable[..., None]:
+    """With the options of a list, in this order."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
 
 @click.group(
     invoke_without_command=True,
@@ -28,9 +45,7 @@ from skills.visible import exact, one_line
         "audit verify --against audit.jsonl",
     ),
 )
-@click.option("--channel", metavar="CONNECTION/CHANNEL", help=f"Only what was done there. {CHANNEL_HELP}")
-@click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, everything as it was stored.")
+@_listing
 @pass_readable
 def audit(loaded: Loaded, channel: str | None, lines: int, as_json: bool) -> None:
     """Show who switched, trusted, approved, added, removed or wrote down what, and what was refused, the latest at the end.
@@ -38,8 +53,19 @@ def audit(loaded: Loaded, channel: str | None, lines: int, as_json: bool) -> Non
     A line: when, who, where, what, before → after, and the rule that decided. Lines whose `what` ends in `refused`
     changed nothing. `operator NAME` is who typed it, by the machine's account.
     """
-    if click.get_current_context().invoked_subcommand:
-        return
+    if not click.get_current_context().invoked_subcommand:
+        _show(loaded, channel, lines, as_json=as_json)
+
+
+@audit.command("list", epilog=for_example("audit list --channel slack-main/C0123", "audit list -n 500 --json"))
+@_listing
+@pass_readable
+def list_(loaded: Loaded, channel: str | None, lines: int, as_json: bool) -> None:
+    """The same as `deskmate audit` alone: who did what, and what was refused, the latest at the end."""
+    _show(loaded, channel, lines, as_json=as_json)
+
+
+def _show(loaded: Loaded, channel: str | None, lines: int, *, as_json: bool) -> None:
     key = key_of(loaded, channel) if channel else None
     room = f"{key.connection}/{key.channel}" if key else ""
     found = do(loaded, channel, lambda there: read(there.store, room=room, most=lines))

@@ -11,7 +11,7 @@ from config.loading import Loaded
 from gateway.acts import answers
 from gateway.acts.pair_acts import PairActs
 from gateway.cli import ENGLISH, Stop, for_example, needed_channel_option, pass_readable
-from gateway.cli.acts import Open, do
+from gateway.cli.acts import Open, acted, do
 from gateway.connections import connection_names
 from gateway.phrases import say
 from gateway.rights.access import Here
@@ -79,7 +79,7 @@ def revoke(loaded: Loaded, who: str, channel: str) -> None:
 def _name_admin(loaded: Loaded, who: str, channel: str, *, is_one: bool) -> None:
     meant = _person(who)
     connections = connection_names(loaded.settings)
-    _, was_news = do(loaded, channel, lambda there: there.acts.name_admin(meant, connections, is_one=is_one))
+    _, was_news = acted(loaded, channel, lambda there: there.acts.name_admin(meant, connections, is_one=is_one))
     click.echo(plain(answers.named_admin(one_line(meant), channel, ENGLISH, is_one=is_one, was_news=was_news)))
 
 

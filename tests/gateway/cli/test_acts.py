@@ -333,9 +333,11 @@ async def test_help_teaches_how_a_channel_is_named(typed: Typed) -> None:
 
 
 async def test_an_admin_of_a_channel_is_named_and_that_is_taken_back(world: World, typed: Typed) -> None:
-    assert "slack-main/U-MAX is an admin of slack-main/C-DEV from now on" in await typed(
-        "roles", "grant", "slack-main/U-MAX", *HERE
-    )
+    told = await typed("roles", "grant", "slack-main/U-MAX", *HERE)
+    assert "slack-main/U-MAX is an admin of slack-main/C-DEV from now on" in told
+    assert "nobody has written in slack-main/C-DEV yet" in told, "its name may be a slip"
+    assert await typed("audit", "list", *HERE) == await typed("audit", *HERE) != ""
+    assert await typed("audit", "list", "-n", "1", "--json") == await typed("audit", "-n", "1", "--json") != ""
     told = await typed("roles", "list", *HERE)
     assert re.search(r"admin of this channel +slack-main/U-MAX +\(operator .* made slack-main/U-MAX an admin", told)
     assert "is off" in (await world.told("/skill off web-access", MAX, DEV))
