@@ -1,10 +1,11 @@
-"""What is told of dead letters: reasons in words, for the pages and the command line."""
+"""What is told of dead letters: reasons in words, for the pages and the command line; all of it for programs."""
 
 from __future__ import annotations
 
 import re
 import signal
 from collections import Counter
+from dataclasses import asdict
 from typing import Final
 
 from gateway.conversation.letters import Letter
@@ -35,6 +36,11 @@ def why(one: Letter, language: str) -> str:
     return "; ".join(
         told if count == 1 else say("dead.times", language, what=told, count=count) for told, count in times.items()
     )
+
+
+def for_programs(one: Letter, language: str) -> dict[str, object]:
+    """With the parts of its conversation's key, and all that went wrong in words beside the reasons as they are stored."""
+    return {**asdict(one), "key": one.key.parts() if one.key else None, "why": why(one, language)}
 
 
 def retried(one: Letter, language: str) -> str:

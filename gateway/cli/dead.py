@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import asdict
 from typing import Final
 
 import click
 
 from config.loading import Loaded
 from gateway.acts.letter_acts import LetterActs
-from gateway.acts.letter_answers import dropped, reason_in_words, retried, why
+from gateway.acts.letter_answers import dropped, for_programs, reason_in_words, retried, why
 from gateway.cli import ENGLISH, Stop, for_example, pass_readable
 from gateway.cli.acts import Open, do
 from gateway.conversation.letters import ID, Letter, done_in, letter_named, letters
@@ -38,7 +37,7 @@ def list_(loaded: Loaded, most: int, as_json: bool) -> None:
     """List dead letters, one a turn, the latest first: id, when, where, turn, and all that went wrong."""
     found = do(loaded, None, lambda there: letters(there.store, most))
     for one in found:
-        click.echo(json.dumps(_dump(one), ensure_ascii=False) if as_json else _told(one))
+        click.echo(json.dumps(for_programs(one, ENGLISH), ensure_ascii=False) if as_json else _told(one))
     if not found and not as_json:
         click.echo("There are no dead letters.")
 
@@ -111,10 +110,6 @@ def _told(one: Letter) -> str:
     where = "/".join(filter(None, (one.key.connection, one.key.channel))) if one.key else "forgotten"
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.at_ms / 1_000))
     return "  ".join(one_line(part) for part in (one.id, at, where, f"turn {one.turn[:8]}", why(one, ENGLISH)))
-
-
-def _dump(one: Letter) -> dict[str, object]:
-    return {**asdict(one), "key": one.key.parts() if one.key else None}
 
 
 def _said(records: Sequence[Record]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 import click
 
 from config.settings import Settings
-from gateway.acts.letter_answers import why
+from gateway.acts.letter_answers import for_programs, why
 from gateway.cli import ENGLISH, Stop, no_redis, pass_settings
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.overview import Overview, overview, waits_for_word
@@ -35,7 +35,8 @@ def status(settings: Settings, as_json: bool, dead: int) -> None:
         raise Stop(f"{error}.") from None
     except Unreachable as error:
         raise no_redis(error) from None
-    whole = {**asdict(seen), "asked": sorted(asked), "counts": counts}
+    dead_letters = [for_programs(one, ENGLISH) for one in seen.dead]
+    whole = {**asdict(seen), "dead": dead_letters, "asked": sorted(asked), "counts": counts}
     told = [_told(seen, asked), *told_counts(counts)]
     click.echo(json.dumps(whole, ensure_ascii=False) if as_json else "\n".join(told))
 

@@ -112,6 +112,16 @@ async def test_the_reference_in_a_notice_finds_the_letter(mailbox: Mailbox, type
     assert "reference=" not in await typed.fails("dead", "show", "0-1-0")
 
 
+async def test_programs_are_told_the_same_of_a_letter_everywhere(mailbox: Mailbox, typed: Typed) -> None:  # noqa: F811
+    await given_up(mailbox, replace(THERE, thread="other"), reason="8 holders died")
+    status = json.loads(await typed("status", "--json"))
+    assert status["dead"] == [json.loads(line) for line in (await typed("dead", "list", "--json")).splitlines()]
+    assert status["dead"][0]["key"][:2] == ["slack-main", "C-OPS"]
+    assert (status["dead"][0]["reason"], status["dead"][1]["why"]) == ("8 holders died", "test")
+    assert "8" in status["dead"][0]["why"]
+    assert status["dead"][0]["why"] != "8 holders died", "in words"
+
+
 async def test_calls_are_shown_with_what_they_were_given_and_which_has_no_result(
     mailbox: Mailbox,
     typed: Typed,  # noqa: F811
