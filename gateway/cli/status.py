@@ -91,7 +91,8 @@ def told_counts(counts: Mapping[str, int]) -> list[str]:
     reasons = [
         f"{name.removeprefix(f'{BREAK}:')} {number}" for name, number in counts.items() if name.startswith(f"{BREAK}:")
     ]
-    return [f"requests that broke the prompt cache: {whole} ({', '.join(reasons)})"] if whole else []
+    told = f"requests to the model that its cache did not know the beginning of, each at full price: {whole}"
+    return [f"{told} (because of: {', '.join(reasons)})"] if whole else []
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
