@@ -122,7 +122,7 @@ async def open_parts(loaded: Loaded, redis_url: str, rq_url: str) -> Parts:
         Layout(settings.redis.key_prefix, settings.redis.partitions),
         timeout_s=settings.redis.timeout_s,
     )
-    mailbox = Mailbox(store, settings.mailbox)
+    mailbox = Mailbox(store, settings.mailbox, data=settings.data)
     bell = open_bell(rq_url, settings.rq, wait_s=BELL_WAIT_S)
     feed = Feed(store)
     watched = Watched(loaded)
@@ -252,18 +252,20 @@ class Gateway:
         return web.json_response({"ok": True})
 
     async def readyz(self, _: web.Request) -> web.Response:
-        """Redis is there, is fit for messages, has the data that we know, and somebody works."""
-        state = {"redis": False, "fit": False, "data": False, "workers": 0}
+        """Redis is there, is fit for messages, has the data that we know (else `why` says what is wrong), and somebody works."""
+        state: dict[str, Any] = {"redis": False, "fit": False, "data": False, "workers": 0}
+        why = ""
         with suppress(Unreachable, TimeoutError):
             async with asyncio.timeout(self._parts.settings.gateway.accept_timeout_s):
-                is_warm = await self._parts.mailbox.is_warm()
+                why = await self._parts.mailbox.why_cold()
                 state["redis"] = True
-                state["data"] = self._opened and is_warm
+                state["data"] = self._opened and not why
                 findings = await check_server(self._parts.store.redis, self._parts.settings)
                 state["fit"] = all(one.level != "fail" for one in findings)
                 state["workers"] = len(await self._parts.mailbox.workers())
         ready = all(state.values())
-        return web.json_response({"ready": ready, **state}, status=200 if ready else 503)
+        told = {"ready": ready, **state, **({"why": f"{why}: see `deskmate redis adopt`"} if why else {})}
+        return web.json_response(told, status=200 if ready else 503)
 
     async def webhook(self, request: web.Request) -> web.StreamResponse:
         """One delivery of a platform: verified, parsed, stored, answered."""

@@ -79,7 +79,7 @@ async def open_desk(
     layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
     store = open_store(redis_url, layout, timeout_s=settings.redis.timeout_s)
     feed = Feed(store)
-    mailbox = Mailbox(store, settings.mailbox)
+    mailbox = Mailbox(store, settings.mailbox, data=None if instead else settings.data)
     model = instead.model if instead else _recorded(load_model(settings.model), loaded, mailbox)
     folder = settings.data / "skills"
     shelf = instead.shelf if instead else open_shelf(loaded, store, Shelf)

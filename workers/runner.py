@@ -20,7 +20,7 @@ from config.settings import MailboxSettings
 from gateway.bell import Bell, Foreign
 from gateway.conversation.claim import Claim, Claimed, Leaving, Lost
 from gateway.conversation.deaths import COUNTS_AS, End, place_after
-from gateway.conversation.mailbox import Cold, Mailbox
+from gateway.conversation.mailbox import COLD_ADVICE, Cold, Mailbox
 from gateway.logs import log
 from gateway.running.serving import cancelled
 from gateway.running.standstill import tell_standstills
@@ -319,13 +319,16 @@ class Runner:
         while True:
             try:
                 lost_ms = await self._mailbox.beat(self.name)
-                warm = await self._mailbox.is_warm()
+                why = await self._mailbox.why_cold()
+                warm = not why
                 if lost_ms and warm:
                     advice = "what was accepted in that time may be lost: see redis.durability, and replicas that lag"
                     log(logger, "redis lost its last writes", logging.ERROR, at_least_ms=lost_ms, advice=advice)
                 if warm == self._cold:
-                    level = logging.WARNING if warm else logging.ERROR
-                    log(logger, "data known again" if warm else "data unknown: run `deskmate redis adopt`", level=level)
+                    if warm:
+                        log(logger, "data known again", logging.WARNING)
+                    else:
+                        log(logger, "data unknown", logging.ERROR, reason=why, advice=COLD_ADVICE)
                 self._cold = not warm
             except Unreachable as error:
                 log(logger, "redis away", level=logging.WARNING, reason=str(error))

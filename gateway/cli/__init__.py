@@ -39,6 +39,15 @@ def no_redis(error: Exception) -> Stop:
     return Stop(f"Redis does not answer: {str(error).rstrip('.')}. Start it, or correct redis.url (REDIS_URL).")
 
 
+def cold(why: str) -> str:
+    """What the operator is told of a Redis whose data is unknown, by `Mailbox.why_cold`; `""` where it is not."""
+    return (
+        f"Nothing goes on: {why}. Put its data back, or go on with what is there: `deskmate redis adopt`."
+        if why
+        else ""
+    )
+
+
 @dataclass(slots=True, weakref_slot=True)
 class _Given:
     """What stands before the command."""

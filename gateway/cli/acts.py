@@ -22,10 +22,11 @@ from gateway.acts.outcomes import Outcome, Refusal, Shown
 from gateway.acts.rooms import NoConnection, NoRoom, room_named
 from gateway.acts.skill_acts import Acts, By
 from gateway.audit.log import Change
-from gateway.cli import ENGLISH, Stop, channel_option, for_example, needed_channel_option, no_redis, pass_readable
+from gateway.cli import ENGLISH, Stop, channel_option, cold, for_example, needed_channel_option, no_redis, pass_readable
 from gateway.cli.words import typed
 from gateway.connections import PAGE
 from gateway.conversation.key import ConversationKey
+from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.rooms import was_written_in
 from gateway.platforms import webchat
 from gateway.rights.access import Here, Operator, named_as
@@ -51,14 +52,27 @@ class Open:
     store: Store
     acts: Acts
     notes: NoteActs
+    cold: str
+    """What is wrong with the data in Redis, as sentences; `""`: nothing."""
 
 
-def do(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[T]]) -> T:
-    """Do something in a channel, or everywhere. Ends with a message for the operator where that can't be."""
+def look(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[T]]) -> T:
+    """See something that is so in a channel, or everywhere; of a Redis whose data is unknown, with a warning. Else as `do`."""
+    return do(loaded, channel, work, changes=False)
+
+
+def do(loaded: Loaded, channel: str | None, work: Callable[[Open], Awaitable[T]], *, changes: bool = True) -> T:
+    """Do something in a channel, or everywhere. Ends with a message for the operator where that can't be: `changes` are not
+    made in a Redis whose data is unknown.
+    """
     key = key_of(loaded, channel) if channel else None
 
     async def run() -> T:
         async with opened(loaded, key) as there:
+            if there.cold and changes:
+                raise Stop(f"{there.cold} Nothing was changed.")
+            if there.cold:
+                click.echo(f"Warning: {there.cold}", err=True)
             try:
                 return await work(there)
             except Refusal as refusal:
@@ -107,7 +121,8 @@ async def opened(loaded: Loaded, key: ConversationKey | None) -> AsyncIterator[O
         )
         by = By(f"cli {secrets.token_hex(12)}", await store.now_ms(), Operator(user()), here=here)
         acts = Acts(shelf, settings.skills, by)
-        yield Open(store, acts, NoteActs(acts, Notes(store)))
+        why = await Mailbox(store, settings.mailbox, data=settings.data).why_cold(notes=False)
+        yield Open(store, acts, NoteActs(acts, Notes(store)), cold(why))
     finally:
         await store.close()
 
@@ -169,12 +184,12 @@ def here(loaded: Loaded, channel: str) -> tuple[Here, Collection[str]]:
         found, _ = await there.acts.may("skill list")
         return found, await there.acts.harmful(found)
 
-    return do(loaded, channel, work)
+    return look(loaded, channel, work)
 
 
 def shown(loaded: Loaded, channel: str, name: str, path: str) -> tuple[Shown, list[str]]:
     """A file, and what else whoever looks after skills is told of its skill."""
-    found = do(loaded, channel, lambda there: there.acts.show(name, path))
+    found = look(loaded, channel, lambda there: there.acts.show(name, path))
     lines = answers.lines_since(found, ENGLISH)
     return found, [*(typed(one, channel) for one in answers.beside(found, ENGLISH)), *([lines] if lines else [])]
 
@@ -189,7 +204,7 @@ def at_hand(loaded: Loaded, channel: str, skills: Iterable[Skill]) -> None:
             except (Gone, BrokenBundle, OSError) as error:
                 raise Stop(f"{one.id} can't be read: {error}.") from None
 
-    do(loaded, channel, work)
+    look(loaded, channel, work)
 
 
 # ---- switches, trust, bundles ----

@@ -143,7 +143,7 @@ def _with(loaded: Loaded, work: Callable[[Keys], Awaitable[T]], *told: str) -> T
             await there.acts.shelf.note(change, *told)
         return await work(Keys(there.store))
 
-    return do(loaded, None, run)
+    return do(loaded, None, run, changes=bool(told))
 
 
 def _day(at_ms: int) -> str:

@@ -17,7 +17,7 @@ from gateway.audit.chain import Found, KeptElsewhere, links
 from gateway.audit.chain import verify as check
 from gateway.audit.log import Line, read, short, streams
 from gateway.cli import CHANNEL_HELP, ENGLISH, Stop, for_example, pass_readable
-from gateway.cli.acts import Open, do, key_of
+from gateway.cli.acts import Open, key_of, look
 from skills.visible import exact, one_line
 
 _OPTIONS: Final = (
@@ -68,7 +68,7 @@ def list_(loaded: Loaded, channel: str | None, lines: int, as_json: bool) -> Non
 def _show(loaded: Loaded, channel: str | None, lines: int, *, as_json: bool) -> None:
     key = key_of(loaded, channel) if channel else None
     room = f"{key.connection}/{key.channel}" if key else ""
-    found = do(loaded, channel, lambda there: read(there.store, room=room, most=lines))
+    found = look(loaded, channel, lambda there: read(there.store, room=room, most=lines))
     for one in found:
         click.echo(json.dumps(asdict(one), ensure_ascii=False) if as_json else _told(one))
     if not found and not as_json:
@@ -98,7 +98,7 @@ def export(loaded: Loaded) -> None:
             async for link in links(there.store, stream):
                 click.echo(link.dump())
 
-    do(loaded, None, work)
+    look(loaded, None, work)
 
 
 @audit.command(
@@ -127,7 +127,7 @@ def verify(loaded: Loaded, against: str | None) -> None:
     async def work(there: Open) -> list[Found]:
         return [await check(there.store, stream, kept) for stream in streams(there.store)]
 
-    found = do(loaded, None, work)
+    found = look(loaded, None, work)
     for one in found:
         older = f", {one.older} of them from before there was a chain" if one.older else ""
         told = one.trouble or "unbroken"

@@ -13,7 +13,7 @@ from config.loading import Loaded
 from gateway.acts.letter_acts import LetterActs
 from gateway.acts.letter_answers import dropped, for_programs, reason_in_words, retried, why
 from gateway.cli import ENGLISH, Stop, for_example, pass_readable
-from gateway.cli.acts import Open, do
+from gateway.cli.acts import Open, do, look
 from gateway.conversation.letters import ID, Letter, done_in, letter_named, letters
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.records import Record
@@ -35,7 +35,7 @@ def dead() -> None:
 @pass_readable
 def list_(loaded: Loaded, most: int, as_json: bool) -> None:
     """List dead letters, one a turn, the latest first: id, when, where, turn, and all that went wrong."""
-    found = do(loaded, None, lambda there: letters(there.store, most))
+    found = look(loaded, None, lambda there: letters(there.store, most))
     for one in found:
         click.echo(json.dumps(for_programs(one, ENGLISH), ensure_ascii=False) if as_json else _told(one))
     if not found and not as_json:
@@ -51,11 +51,11 @@ def show(loaded: Loaded, named: str) -> None:
     ID is that of a letter, or the reference that the person read in the notice.
     """
 
-    async def look(there: Open) -> tuple[Letter, list[str]]:
+    async def read(there: Open) -> tuple[Letter, list[str]]:
         found = await _found(there, named)
         return found, list(_said(await done_in(there.store, found)))
 
-    one, told = do(loaded, None, look)
+    one, told = look(loaded, None, read)
     click.echo(_told(one))
     for line in told or ["What was said is not kept any more."]:
         click.echo(f"  {line}")
@@ -86,7 +86,7 @@ def drop(loaded: Loaded, named: str) -> None:
 def _act(loaded: Loaded, named: str, act: Callable[[LetterActs, str], Awaitable[Letter]]) -> Letter:
     async def work(there: Open) -> Letter:
         found = await _found(there, named)
-        mailbox = Mailbox(there.store, loaded.settings.mailbox)
+        mailbox = Mailbox(there.store, loaded.settings.mailbox, data=loaded.settings.data)
         await mailbox.open()  # it has a letter: nothing new begins there
         return await act(LetterActs(there.acts, mailbox), found.id)
 

@@ -29,7 +29,7 @@ from gateway.cli import Stop, config_option, given_config
 from gateway.cli.outside import opened_outside
 from gateway.connections import Opened, open_connections
 from gateway.conversation.key import named
-from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.mailbox import COLD_ADVICE, Mailbox
 from gateway.inventory import installing, load_checked
 from gateway.listening import how_it_stands
 from gateway.logs import Mask
@@ -179,11 +179,13 @@ async def check_redis(store: Store, settings: Settings) -> list[Finding]:
     findings = await check_server(store.redis, settings)
     if findings[0].about == "redis":  # it does not answer
         return findings
+    mailbox = Mailbox(store, settings.mailbox, data=settings.data)
     with contextlib.suppress(RedisError, OSError, Unreachable):
         findings += [
             await _latency(store.redis),
             await _clock(store.redis),
-            await _workers(Mailbox(store, settings.mailbox)),
+            await _data(mailbox),
+            await _workers(mailbox),
             await _skills(store),
         ]
     with contextlib.suppress(Unreachable):
@@ -303,6 +305,12 @@ async def _clock(redis: Redis) -> Finding:
         text = f"Redis' clock is {abs(off_s):.1f} s {'ahead of' if off_s > 0 else 'behind'} ours"
         return Finding("warn", "clock", text, "let NTP set both: signed webhooks with a wrong time are refused")
     return Finding("ok", "clock", f"{abs(off_s) * 1_000:.0f} ms from Redis' clock")
+
+
+async def _data(mailbox: Mailbox) -> Finding:
+    if why := await mailbox.why_cold(notes=False):
+        return Finding("fail", "redis: data", f"{why}: nothing is accepted", COLD_ADVICE)
+    return Finding("ok", "redis: data", "nothing is known to be lost")
 
 
 async def _workers(mailbox: Mailbox) -> Finding:

@@ -9,7 +9,7 @@ import click
 from config.loading import Loaded
 from gateway.acts.pair_acts import PairActs
 from gateway.cli import Stop, for_example, pass_readable
-from gateway.cli.acts import Open, do, key_of
+from gateway.cli.acts import Open, key_of, look
 from gateway.rights import explaining
 from gateway.rights.explaining import Answer, NotThere
 from gateway.rights.guests import is_guest_by_id
@@ -56,7 +56,7 @@ def explain(  # noqa: PLR0917  # as click gives them
         return explaining.channel(loaded, key, here, await Pins(there.store).of(explaining.pinned(here)))
 
     try:
-        found = do(loaded, channel, work)
+        found = look(loaded, channel, work)
     except NotThere as error:
         raise Stop(f"{one_line(str(error))}.") from None
     if as_json:

@@ -10,7 +10,7 @@ import click
 from config.loading import Loaded
 from gateway.acts import answers
 from gateway.cli import ENGLISH, channel_option, for_example, needed_channel_option, pass_readable
-from gateway.cli.acts import act, do
+from gateway.cli.acts import act, look
 from gateway.shelf.notes import is_everywhere
 from gateway.text.unmarked import plain
 
@@ -78,7 +78,7 @@ def notes_list(loaded: Loaded, channel: str | None) -> None:
 def notes_show(loaded: Loaded, code: str, channel: str | None) -> None:
     """Show a note, hidden characters named."""
     known(code, channel)
-    click.echo(plain(answers.told(do(loaded, channel, lambda there: there.notes.show(code)), ENGLISH)))
+    click.echo(plain(answers.told(look(loaded, channel, lambda there: there.notes.show(code)), ENGLISH)))
 
 
 @notes.command("revert")

@@ -11,7 +11,7 @@ from config.loading import Loaded
 from gateway.acts import answers
 from gateway.acts.pair_acts import PairActs
 from gateway.cli import ENGLISH, Stop, for_example, needed_channel_option, pass_readable
-from gateway.cli.acts import Open, acted, do
+from gateway.cli.acts import Open, acted, do, look
 from gateway.connections import connection_names
 from gateway.phrases import say
 from gateway.rights.access import Here
@@ -44,7 +44,7 @@ def list_(loaded: Loaded, channel: str, as_json: bool) -> None:
     async def work(there: Open) -> Here:
         return await there.acts.by.here()
 
-    found = named(do(loaded, channel, work))
+    found = named(look(loaded, channel, work))
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False))
         return
@@ -115,7 +115,7 @@ def pair(loaded: Loaded, code: str | None, end: str | None, as_json: bool) -> No
         waits = do(loaded, None, lambda there: _accept(there, loaded, code))
         click.echo(say("pair.accepted", ENGLISH, who=exact(waits.person), name=one_line(waits.name or "–")))
     else:
-        waiting, let_in = do(loaded, None, lambda there: _both(there, loaded))
+        waiting, let_in = look(loaded, None, lambda there: _both(there, loaded))
         if as_json:
             shown = {
                 "waiting": [{"person": one.person, "name": one.name, "at_ms": one.at_ms} for one in waiting],

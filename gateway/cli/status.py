@@ -12,7 +12,7 @@ import click
 
 from config.settings import Settings
 from gateway.acts.letter_answers import for_programs, why
-from gateway.cli import ENGLISH, Stop, no_redis, pass_settings
+from gateway.cli import ENGLISH, Stop, cold, no_redis, pass_settings
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.overview import Overview, overview, waits_for_word
 from gateway.counts import BREAK, counted
@@ -30,24 +30,25 @@ ASKED = "waits for a person's word, at most"
 def status(settings: Settings, as_json: bool, dead: int) -> None:
     """Show workers, the turns that run, the conversations that wait, and the latest dead letters."""
     try:
-        seen, asked, counts = asyncio.run(_look(settings, dead))
+        seen, asked, counts, lost = asyncio.run(_look(settings, dead))
     except NoServer as error:
         raise Stop(f"{error}.") from None
     except Unreachable as error:
         raise no_redis(error) from None
     dead_letters = [for_programs(one, ENGLISH) for one in seen.dead]
-    whole = {**asdict(seen), "dead": dead_letters, "asked": sorted(asked), "counts": counts}
-    told = [_told(seen, asked), *told_counts(counts)]
+    whole = {**asdict(seen), "dead": dead_letters, "asked": sorted(asked), "counts": counts, "cold": lost}
+    told = [*([cold(lost)] if lost else []), _told(seen, asked), *told_counts(counts)]
     click.echo(json.dumps(whole, ensure_ascii=False) if as_json else "\n".join(told))
 
 
-async def _look(settings: Settings, dead: int) -> tuple[Overview, frozenset[str], dict[str, int]]:
+async def _look(settings: Settings, dead: int) -> tuple[Overview, frozenset[str], dict[str, int], str]:
     layout = Layout(settings.redis.key_prefix, settings.redis.partitions)
     store = open_store(redis_url(settings), layout, timeout_s=settings.redis.timeout_s)
     try:
-        mailbox = Mailbox(store, settings.mailbox)
+        mailbox = Mailbox(store, settings.mailbox, data=settings.data)
         seen = await overview(mailbox, letters=dead)
-        return seen, await waits_for_word(mailbox, seen.conversations), await counted(store)
+        asked = await waits_for_word(mailbox, seen.conversations)
+        return seen, asked, await counted(store), await mailbox.why_cold(notes=False)
     finally:
         await store.close()
 

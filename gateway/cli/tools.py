@@ -7,7 +7,7 @@ import click
 from config.loading import Loaded
 from gateway.acts.tool_acts import ToolActs
 from gateway.cli import ENGLISH, for_example, needed_channel_option, pass_readable
-from gateway.cli.acts import Open, acted, do
+from gateway.cli.acts import Open, acted, look
 from gateway.cli.words import typed
 from gateway.commands import tool as command
 from gateway.rights.pins import Pins
@@ -35,7 +35,7 @@ def list_(loaded: Loaded, channel: str) -> None:
         here, rows = await ToolActs(there.acts, Pins(there.store).of).list()
         return command.listed(here, rows, ENGLISH)
 
-    click.echo(typed(do(loaded, channel, work), channel))
+    click.echo(typed(look(loaded, channel, work), channel))
 
 
 @tools.command(epilog=for_example("tools on web_fetch --channel slack-main/C0123"))

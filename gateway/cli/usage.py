@@ -12,7 +12,7 @@ import click
 from config.limits import MICROS, Scope
 from config.loading import Loaded
 from gateway.cli import for_example, pass_readable
-from gateway.cli.acts import Open, do, key_of
+from gateway.cli.acts import Open, key_of, look
 from gateway.costs.ledger import Line, dates, ledger
 from gateway.costs.spending import Tokens
 from skills.visible import exact, one_line
@@ -39,13 +39,13 @@ def usage(  # one each for what may be typed
     room = f"{key.connection}/{key.channel}" if key else ""
     scope: Scope = "person" if by_person else "profile" if by_profile else "channel"
 
-    async def look(there: Open) -> list[Line]:
+    async def read(there: Open) -> list[Line]:
         zones = {profile.timezone for profile in loaded.profiles.values()}
         days, months = await dates(there.store, zones)
         asked = [date] if date else [*days, *months]
         return [line for one in asked for line in await ledger(there.store, scope, one)]
 
-    found = [line for line in do(loaded, channel, look) if room in {"", line.who}]
+    found = [line for line in look(loaded, channel, read) if room in {"", line.who}]
     if as_json:
         for line in found:
             click.echo(json.dumps(asdict(line), ensure_ascii=False))

@@ -9,7 +9,7 @@ import click
 
 from config.loading import Loaded
 from gateway.cli import channel_option, for_example, pass_readable
-from gateway.cli.acts import Open, do, key_of
+from gateway.cli.acts import Open, key_of, look
 from gateway.conversation.uses import DAYS_MAX, Uses
 from gateway.conversation.uses import uses as counted
 from gateway.text.columns import padded, widths
@@ -29,10 +29,10 @@ def uses(loaded: Loaded, channel: str | None, days: int, as_json: bool) -> None:
     """
     channel_id = key_of(loaded, channel).channel_id if channel else ""
 
-    async def look(there: Open) -> Uses:
+    async def read(there: Open) -> Uses:
         return await counted(there.store, channel_id, days, await there.store.now_ms())
 
-    found = do(loaded, channel, look)
+    found = look(loaded, channel, read)
     if as_json:
         for id_, one in found.by_id.items():
             click.echo(json.dumps({"id": id_, **asdict(one)}, ensure_ascii=False))

@@ -20,11 +20,13 @@ from collections.abc import AsyncIterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from config.settings import MailboxSettings
 from gateway.conversation.claim import Behind, Claim, Claimed, Fenced, boot_clock_s
 from gateway.conversation.deaths import SOLE_AFTER
+from gateway.conversation.kept import KeptEpoch
 from gateway.conversation.key import ConversationKey, of_parts
 from gateway.conversation.outbox import Row, row_state, state_of
 from gateway.conversation.records import History, Record, is_newer
@@ -43,14 +45,40 @@ WORKER_SEEN_MS: Final = 5_000
 NUDGE_WAIT_S: Final = 1.0
 LISTED_AGAIN_S: Final = 3_600
 """What turns are offered is written so often, should Redis have lost it."""
+EMPTY: Final = "redis is empty, and was not"
+PARTLY: Final = "a part of redis is empty"
+OTHER: Final = "redis holds other data than was known here"
+"""Why what is there is not gone on with."""
+COLD_ADVICE: Final = "put its data back, or go on with what is there: `deskmate redis adopt`"
 
 
 class Cold(Exception):
-    """Redis is empty, or holds another epoch than this process knows: an operator has to look."""
+    """Redis is empty, or holds another epoch than this process knows: an operator has to look. `str()` says which."""
 
 
 class WrongPartitions(Exception):
     """The number of partitions is fixed at the first start."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What one partition says of itself."""
+
+    epoch: str
+    """`""`: it is empty."""
+    schema: int
+    partitions: int
+    follows: bool
+    """It is the epoch that is known here, or goes on for it."""
+    is_awaited: bool
+    """Somebody knew another epoch, and waits for an operator's word."""
+
+
+def _why_cold(found: Sequence[_Found]) -> str:
+    epochs = {one.epoch for one in found}
+    if "" in epochs:
+        return EMPTY if len(epochs) == 1 else PARTLY
+    return "" if len(epochs) == 1 and all(one.follows for one in found) else OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +127,11 @@ def script(name: str) -> Script:
 class Mailbox:
     """The scripts, from Python. One a process; `open` before anything else."""
 
-    def __init__(self, store: Store, settings: MailboxSettings) -> None:
+    def __init__(self, store: Store, settings: MailboxSettings, *, data: Path | None = None) -> None:
+        """`data`: the data folder, which keeps the epoch for processes that start later."""
         self.store = store
         self.settings = settings
+        self._kept = KeptEpoch(data, store.layout.prefix) if data else None
         self.epoch = ""
         self._ahead_ms = 0
         """How far the server's clock is ahead of ours."""
@@ -121,41 +151,88 @@ class Mailbox:
     # ---- the epoch: is this the data that we know? ----
 
     async def open(self) -> bool:
-        """Learn the epoch. True: Redis was empty and a new one began. Raises `WrongPartitions`, `Unreachable`."""
-        partitions = self.store.layout.partitions
-        made = False
-        for partition in range(partitions):
-            epoch, schema, stored, new, _ = await self._run(
-                "open", partition, self.epoch or secrets.token_hex(8), SCHEMA, partitions
-            )
-            if stored != partitions:
-                raise WrongPartitions(
-                    f"redis.partitions is {partitions}, but this Redis was started with {stored}; the number is fixed"
-                )
-            if schema > SCHEMA:
-                raise WrongPartitions(f"Redis holds schema {schema}, this version knows {SCHEMA}: start a newer one")
-            made = made or bool(new)
-            self._know(epoch.decode())
-        return made
+        """Learn the epoch. True: Redis was empty, nobody has known another one, and a new one began.
+
+        Raises `Cold`, `WrongPartitions`, `Unreachable`.
+        """
+        known = self._known()
+        found = await self._look(known)
+        self._check_partitions(found)
+        if not known and not any(one.epoch for one in found):
+            return await self._begin()
+        if why := _why_cold(found):
+            raise Cold(why)
+        self._know(found[0].epoch)
+        return False
+
+    async def _begin(self) -> bool:
+        """Begin a new epoch, unless somebody waits who knew another one. The first partition decides between processes that start
+        at once.
+        """
+        epoch, is_first = secrets.token_hex(8), False
+        for partition in range(self.store.layout.partitions):
+            answer = await self._run("open", partition, epoch, SCHEMA, self.store.layout.partitions)
+            if not answer or (partition and answer[0].decode() != epoch):
+                raise Cold(EMPTY if not answer else OTHER)
+            epoch = answer[0].decode()
+            is_first = is_first or bool(answer[1])
+        self._know(epoch)
+        return is_first
 
     async def is_warm(self) -> bool:
         """Does Redis hold the epoch that we know, or one that an operator has adopted since? Raises `Unreachable`."""
-        meta = await self._run("meta", 0)
-        if not meta:
-            return False
-        epoch, adopted = meta[0].decode(), bool(meta[1])
-        if epoch != self.epoch and adopted:
-            self._know(epoch)
-        return bool(epoch == self.epoch)
+        return not await self.why_cold()
+
+    async def why_cold(self, *, notes: bool = True) -> str:
+        """What is wrong with the data in Redis, if it is not what is known here, and nobody has adopted it; else `""`.
+
+        Without `notes` nothing is written: for who only looks. Raises `Unreachable`.
+        """
+        known = self._known()
+        found = await self._look(known, notes=notes)
+        if not known and not any(one.epoch or one.is_awaited for one in found):
+            return ""  # nothing has begun
+        why = _why_cold(found)
+        if not why and self.epoch and self.epoch != found[0].epoch:
+            self._know(found[0].epoch)
+        return why
 
     async def adopt(self) -> str:
-        """The operator's word that what is in Redis now is the truth; all processes follow within a poll."""
-        for partition in range(self.store.layout.partitions):
-            epoch = await self._run(
-                "adopt", partition, self.epoch or secrets.token_hex(8), SCHEMA, self.store.layout.partitions
-            )
-            self._know(epoch.decode())
-        return self.epoch
+        """The operator's word that what is in Redis now is the truth; all processes follow within a poll.
+
+        Raises `WrongPartitions`, `Unreachable`.
+        """
+        partitions, known, epoch = self.store.layout.partitions, self._known(), secrets.token_hex(8)
+        self._check_partitions(await self._look(known))
+        for partition in range(partitions):
+            answer = await self._run("adopt", partition, epoch, SCHEMA, partitions, known, int(partition > 0))
+            epoch = answer.decode()
+        self._know(epoch)
+        return epoch
+
+    def _known(self) -> str:
+        return self.epoch or (self._kept.read() if self._kept else "")
+
+    async def _look(self, known: str, *, notes: bool = True) -> list[_Found]:
+        """At all partitions: in a cluster one may be lost alone."""
+        asked = (self._run("meta", one, known, int(notes)) for one in range(self.store.layout.partitions))
+        return [
+            _Found(epoch.decode(), schema, partitions, bool(follows), bool(strangers))
+            for epoch, schema, partitions, follows, strangers in await asyncio.gather(*asked)
+        ]
+
+    def _check_partitions(self, found: Sequence[_Found]) -> None:
+        partitions = self.store.layout.partitions
+        for one in found:
+            if one.epoch and one.partitions != partitions:
+                raise WrongPartitions(
+                    f"redis.partitions is {partitions}, but this Redis was started with {one.partitions}; "
+                    "the number is fixed"
+                )
+            if one.schema > SCHEMA:
+                raise WrongPartitions(
+                    f"Redis holds schema {one.schema}, this version knows {SCHEMA}: start a newer one"
+                )
 
     # ---- gateway ----
 
@@ -540,6 +617,8 @@ class Mailbox:
 
     def _know(self, epoch: str) -> None:
         self.epoch = epoch
+        if self._kept:
+            self._kept.write(epoch)
         self._listed_s.clear()
         self._settings = json.dumps(
             {

@@ -14,7 +14,7 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from config.settings import Settings
-from gateway.conversation.mailbox import Mailbox
+from gateway.conversation.mailbox import COLD_ADVICE, Cold, Mailbox
 from gateway.logs import log
 from gateway.running.checks import check_server
 from gateway.store import Store, Unreachable
@@ -72,9 +72,11 @@ async def refuse_unfit(store: Store, settings: Settings) -> None:
 
 
 async def meet(store: Store, mailbox: Mailbox, settings: Settings) -> None:
-    """Look at Redis and learn the epoch, as soon as it answers. Raises `Unfit`, `WrongPartitions`."""
+    """Look at Redis and learn the epoch, as soon as it answers and has the data that this machine knows, or an operator has
+    adopted what it has. Raises `Unfit`, `WrongPartitions`.
+    """
     clock = asyncio.get_running_loop().time
-    told_s = -math.inf
+    told_s, was_cold = -math.inf, False
     while True:
         try:
             await refuse_unfit(store, settings)
@@ -85,6 +87,13 @@ async def meet(store: Store, mailbox: Mailbox, settings: Settings) -> None:
                 told_s = clock()
                 advice = "start it, or correct redis.url (REDIS_URL)"
                 log(logger, "redis not reachable, waiting", logging.WARNING, reason=str(error), advice=advice)
+            await asyncio.sleep(PAUSE_S)
+        except Cold as why:
+            if not was_cold:  # another process may just begin there: it is told at the second look
+                told_s, was_cold = -math.inf, True
+            elif clock() - told_s >= TELL_S:
+                told_s = clock()
+                log(logger, "data unknown", logging.ERROR, reason=str(why), advice=COLD_ADVICE)
             await asyncio.sleep(PAUSE_S)
         else:
             return

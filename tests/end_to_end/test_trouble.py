@@ -25,6 +25,7 @@ from gateway.conversation.mailbox import Mailbox
 from gateway.running.embedded import embedded
 from gateway.store import Layout, open_store
 from tests.end_to_end.conftest import QUICK, Stage
+from tests.harness.deployment import free_port
 from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, calls, fails, says
 from tests.harness.processes import until
@@ -578,6 +579,48 @@ async def test_an_emptied_redis_gets_503_until_an_operator_adopts_it(stage: Stag
     code, shown = await stage.deskmate.run("redis", "adopt", "--yes")
     assert code == 0, shown
     assert (await stage.slack.deliver(stage.hook, raw))[-1] == 200
+    await stage.slack.until(lambda: len(stage.posts()) == 2)
+
+
+async def test_a_process_that_starts_on_an_emptied_redis_begins_nothing_there(stage: Stage) -> None:
+    stage.model.answer_with(says("here"))
+    await stage.start()
+    await stage.slack.reply_to(await stage.slack.say(stage.hook, "before"))
+    async with Redis.from_url(stage.deskmate.redis_url) as redis:
+        async for name in redis.scan_iter(f"{stage.deskmate.prefix}:*"):
+            await redis.delete(name)
+        port = free_port()
+        gateway, worker = (
+            await stage.deskmate.begin("gateway", "--port", str(port)),
+            await stage.deskmate.begin("worker"),
+        )
+        await until(lambda: bool(gateway.lines("data unknown") and worker.lines("data unknown")))
+        ports = (stage.deskmate.port, port)
+        hooks = [stage.hook.replace(f":{stage.deskmate.port}/", f":{port}/") for port in ports]
+        event = {"user": "U1", "type": "message", "channel_type": "im", "ts": "1760000000.000009", "text": "hi"}
+        raw = stage.slack.envelope({**event, "channel": DIRECT})
+        for hook in hooks:
+            assert set(await stage.slack.deliver(hook, raw)) == {503}
+        for port in ports:
+            ready = await stage.deskmate.readiness(port)
+            assert (ready["ready"], ready["data"]) == (False, False)
+            assert ready["why"] == "redis is empty, and was not: see `deskmate redis adopt`"
+        code, shown = await stage.deskmate.run("dead", "list")
+        assert (code, "Warning: Nothing goes on: redis is empty" in shown) == (0, True), shown
+        code, shown = await stage.deskmate.run("skills", "off", "anything", "--everywhere")
+        assert (code, "Nothing was changed" in shown) == (1, True), shown
+        assert not await redis.exists(f"{stage.deskmate.prefix}:{{0}}:meta")
+    code, shown = await stage.deskmate.run("redis", "adopt", "--yes")
+    assert code == 0, shown
+    await until(lambda: bool(worker.lines("worker ready")))
+
+    async def all_know() -> bool:
+        return all([(await stage.deskmate.readiness(port))["ready"] for port in ports])
+
+    async with asyncio.timeout(60):
+        while not await all_know():
+            await asyncio.sleep(0.02)
+    assert (await stage.slack.deliver(hooks[1], raw))[-1] == 200
     await stage.slack.until(lambda: len(stage.posts()) == 2)
 
 

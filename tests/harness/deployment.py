@@ -112,14 +112,23 @@ class Deployment:
             (self.folder / "profiles").mkdir(exist_ok=True)
             (self.folder / "profiles" / "default.yaml").write_text(yaml.safe_dump(dict(profile), allow_unicode=True))
 
+    async def begin(self, name: str, *arguments: str) -> Running:
+        """A gateway or a worker of which nothing is waited for."""
+        return await self._start(name, name, *arguments)
+
+    async def readiness(self, port: int) -> dict[str, Any]:
+        """What the gateway at this port says of itself. Raises `aiohttp.ClientError`."""
+        async with self.http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            found: dict[str, Any] = await answer.json()
+            return found
+
     async def start_gateway(self, port: int | None = None) -> Running:
         """A gateway that has seen Redis."""
         port = port or self.port
         started = await self._start("gateway", "gateway", "--port", str(port), "--shared")
 
         async def sees_redis() -> bool:
-            async with self.http.get(f"http://127.0.0.1:{port}/readyz") as answer:
-                return bool((await answer.json())["data"])
+            return bool((await self.readiness(port))["data"])
 
         await self._until(started, sees_redis)
         return started

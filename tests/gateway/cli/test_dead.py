@@ -145,3 +145,23 @@ async def test_calls_are_shown_with_what_they_were_given_and_which_has_no_result
         'call web_a {"of": "a"}  (no result)',
         "notice: I have stopped.",
     ]
+
+
+async def test_on_an_emptied_redis_who_looks_is_warned_and_nothing_is_changed(
+    mailbox: Mailbox,
+    typed: Typed,  # noqa: F811
+    world: World,  # noqa: F811
+) -> None:
+    id_ = (await typed("dead", "list")).split()[0]
+    kept = Mailbox(mailbox.store, MailboxSettings(), data=world.loaded.settings.data)
+    await kept.open()
+    meta = f"{mailbox.store.layout.root(0)}:meta"
+    await mailbox.store.redis.delete(meta)
+    assert "Warning: Nothing goes on: redis is empty, and was not." in await typed("dead", "show", id_)
+    for command in (["dead", "retry", id_], ["dead", "drop", id_], ["skills", "off", "x", "--everywhere"]):
+        assert "`deskmate redis adopt`. Nothing was changed." in await typed.fails(*command)
+    assert "Nothing goes on: redis is empty" in await typed("status")
+    assert not await mailbox.store.redis.exists(meta, f"{mailbox.store.layout.root(0)}:strangers")
+    assert await letter(mailbox.store, id_)
+    await kept.adopt()
+    assert "Warning" not in await typed("dead", "show", id_)

@@ -37,11 +37,13 @@ async def test_an_empty_redis_takes_and_gives_nothing_until_somebody_adopts_it(w
     assert (await world.say(mailbox, "again")).state == "cold"
     with pytest.raises(Cold):
         await mailbox.claim(0, "w1", 1)
-    newcomer = await world.mailbox()  # a process that starts now begins a new epoch; the others still don't trust it
-    assert newcomer.epoch != mailbox.epoch
+    newcomer = Mailbox(mailbox.store, PLAY)
+    with pytest.raises(Cold, match="redis is empty"):  # a process that starts now begins nothing there
+        await newcomer.open()
     assert not await mailbox.is_warm()
     await newcomer.adopt()
     assert await mailbox.is_warm()
+    assert mailbox.epoch == newcomer.epoch
     assert (await world.say(mailbox, "again")).state == "new"
 
 
