@@ -13,6 +13,7 @@ const narrow = matchMedia("(max-width: 52rem)");
 
 let open = null;
 let stays = true; // at the latest message, also when the window or a text grows
+let followedTo = 0; // where that was
 const view = new View($("messages"), { words, rehearsal: page.rehearsal, again: (id) => open.again(id), press });
 
 const attached = new Attached($("attached"), { page, changed: () => grow(), said: (text) => said(text) });
@@ -46,7 +47,7 @@ function changed() {
   $("stop").hidden = !open.running;
   $("offline").hidden = open.online;
   $("offline").textContent = open.problem || words["chat.offline"];
-  if (stays) toLatest();
+  follow();
   tellLatest();
 }
 
@@ -65,6 +66,12 @@ function isAtLatest() {
 function toLatest() {
   stays = true;
   $("scroll").scrollTop = $("scroll").scrollHeight;
+  followedTo = $("scroll").scrollTop;
+}
+
+/** Whoever has just scrolled up is not taken back: the event that says so comes a frame later. */
+function follow() {
+  if (stays && ($("scroll").scrollTop >= followedTo || isAtLatest())) toLatest();
 }
 
 function tellLatest() {
@@ -80,7 +87,7 @@ $("scroll").addEventListener(
   { passive: true },
 );
 new ResizeObserver(() => {
-  if (stays) toLatest();
+  follow();
   tellLatest();
 }).observe($("scroll"));
 $("latest").addEventListener("click", () => {

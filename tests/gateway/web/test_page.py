@@ -564,6 +564,23 @@ async def test_reading_further_up_is_not_disturbed(world: World, visitor: Visito
     await page.until("document.querySelector('#latest').hidden")
 
 
+async def test_who_has_scrolled_up_is_not_taken_back_before_the_page_hears_of_it(
+    world: World, visitor: Visitor
+) -> None:
+    """Browsers tell of it a frame later: a text that grows meanwhile must not win."""
+    page = await opened(visitor, world)
+    await say(page, "long")
+    event = await world.worker.take()
+    await world.worker.show(event, "\n\n".join(["line"] * 100))
+    await page.until("document.querySelectorAll('.markdown p').length === 100")
+    await page.evaluate("document.addEventListener('scroll', (event) => event.stopImmediatePropagation(), true)")
+    box = "document.querySelector('#scroll')"
+    await page.evaluate(f"{box}.scrollTop = 0")
+    await world.worker.show(event, "\n\n".join(["line"] * 200))
+    await page.until("document.querySelectorAll('.markdown p').length === 200")
+    assert await page.evaluate(f"{box}.scrollTop") == 0
+
+
 async def test_motion_stops_for_who_does_not_want_it(world: World, visitor: Visitor) -> None:
     page = await opened(visitor, world)
     await say(page, "hello")
