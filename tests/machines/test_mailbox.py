@@ -33,7 +33,13 @@ BEGIN_MS: Final = 1_700_000_000_000
 LEASE_MS: Final = 3_600_000
 """By the clock of the machine that runs this no lease ends: who is late is late because the example says so."""
 WAIT_MS: Final = 60_000
-PASSES_MS: Final = {"a moment": 1, "a wait": WAIT_MS, "a third of a lease": LEASE_MS // 3, "a lease": LEASE_MS}
+PASSES_MS: Final = {
+    "a moment": 1,
+    "a wait": WAIT_MS,
+    "a third of a lease": LEASE_MS // 3,
+    "more than half a lease": LEASE_MS * 2 // 3,
+    "a lease": LEASE_MS,
+}
 INBOX_MAX: Final = 3
 CAP: Final = 1
 WRITES: Final = {"take": "DONE", "append": "DONE", "mark": "DONE", "settle": "FENCED", "park": "FENCED"}
@@ -60,6 +66,8 @@ class Conversation:
     """Since when it waits for a worker."""
     due_ms: int | None = None
     """When its holder's lease, or its own wait, ends."""
+    spared_ms: int | None = None
+    """When its lease ended as it was lengthened last because nobody was there."""
 
     @property
     def unsent(self) -> list[str]:
@@ -87,13 +95,15 @@ class Plain:
         return sorted(there, key=lambda c: (c.ready_ms, c.id))
 
     def sweep(self, now_ms: int) -> None:
-        """Whose lease or wait is over is ready; but who held something while nobody at all was there has a moment left."""
+        """Whose lease or wait is over is ready; but who held something while nobody at all was there has a moment left, and one
+        more only after it has renewed.
+        """
         slept = self.pulse_ms is not None and now_ms - self.pulse_ms > LEASE_MS / 2
         self.pulse_ms = now_ms
         for c in self.conversations.values():
             if c.due_ms is not None:
-                if slept and c.token:
-                    c.due_ms = max(c.due_ms, now_ms + LEASE_MS // 2)
+                if slept and c.token and c.due_ms < now_ms + LEASE_MS // 2 and c.due_ms != c.spared_ms:
+                    c.due_ms = c.spared_ms = now_ms + LEASE_MS // 2
                 if c.due_ms <= now_ms:
                     c.put(now_ms)
 

@@ -90,7 +90,7 @@ local function ring_due()
 end
 
 local function free(c, ch)
-  redis.call('HDEL', key(c), 'token', 'worker', 'waits')
+  redis.call('HDEL', key(c), 'token', 'worker', 'waits', 'spared')
   if string.match(redis.call('GET', P .. 'sole') or '', '^%S+') == c then
     redis.call('DEL', P .. 'sole')
   end
@@ -151,16 +151,20 @@ local function advance(c, rev, wid)
 end
 
 -- Nobody has asked for a while: the server slept, or the way to it was cut, and no lease was renewed. Holders that live
--- renew or give back what they hold in a moment; they get that moment, and nobody counts them as dead.
+-- renew or give back what they hold in a moment; they get that moment, and nobody counts them as dead. But once: whose lease
+-- ends as it was lengthened here has not renewed it since, and where all ask so seldom a dead one's would never end.
 local function after_a_sleep()
   local before = tonumber(redis.call('GETSET', P .. 'pulse', text(now)) or now)
   if now - before <= S.lease_ms / 2 then
     return
   end
   local at_least = text(now + S.lease_ms / 2)
-  for _, c in ipairs(redis.call('ZRANGEBYSCORE', P .. 'due', '-inf', '(' .. at_least)) do
-    if redis.call('HEXISTS', key(c), 'token') == 1 then
+  local ends = redis.call('ZRANGEBYSCORE', P .. 'due', '-inf', '(' .. at_least, 'WITHSCORES')
+  for i = 1, #ends, 2 do
+    local c, h = ends[i], redis.call('HMGET', key(ends[i]), 'token', 'spared')
+    if h[1] and tonumber(h[2] or -1) ~= tonumber(ends[i + 1]) then
       redis.call('ZADD', P .. 'due', at_least, c)
+      redis.call('HSET', key(c), 'spared', at_least)
     end
   end
 end

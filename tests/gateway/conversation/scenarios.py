@@ -526,6 +526,38 @@ async def a_sleep_of_the_server_counts_nobody_as_dead(world: World) -> None:
     assert again.tries == 0
 
 
+async def nobody_asks_for(world: World, mailbox: Mailbox, claim: Claim, s: float) -> None:
+    """So long has passed, for the server, since somebody claimed last."""
+    redis, name, ms = mailbox.store.redis, world.layout.key(claim.conversation), int(s * 1000)
+    await redis.decrby(f"{claim.root}:pulse", ms)
+    await redis.zincrby(f"{claim.root}:due", -ms, claim.conversation)
+    if await redis.hexists(name, "spared"):
+        await redis.hincrby(name, "spared", -ms)
+
+
+async def the_lease_of_a_dead_holder_ends_however_seldom_anybody_asks(world: World) -> None:
+    """Each look comes after more than half a lease: that is not a sleep of the server each time."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    looks = 0
+    while not (grants := (await mailbox.claim(0, "w2", 1)).grants) and looks < 4:
+        looks += 1
+        await nobody_asks_for(world, mailbox, claim, mailbox.settings.lease_s * 0.55)
+    assert [(again.conversation, again.tries) for again in grants] == [(claim.conversation, 1)]
+
+
+async def whoever_renews_is_spared_at_the_next_sleep_too(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    for _ in range(3):
+        await nobody_asks_for(world, mailbox, claim, 60 * mailbox.settings.lease_s)
+        assert not (await mailbox.claim(0, "w2", 1)).grants
+        await mailbox.renew([claim])
+
+
 async def a_lease_that_ends_right_after_a_sleep_lasts_for_the_moment(world: World) -> None:
     """It was not renewed while nobody could ask: its holder lives as well."""
     mailbox = await world.mailbox()
