@@ -146,6 +146,7 @@ class Mailbox:
         return int(time.time() * 1000) + self._ahead_ms
 
     def _hear_time(self, server_ms: int) -> None:
+        """From what is asked anyway, the first time by `open`: nobody takes or writes anything before it is known."""
         self._ahead_ms = server_ms - int(time.time() * 1000)
 
     # ---- the epoch: is this the data that we know? ----
@@ -216,9 +217,11 @@ class Mailbox:
     async def _look(self, known: str, *, notes: bool = True) -> list[_Found]:
         """At all partitions: in a cluster one may be lost alone."""
         asked = (self._run("meta", one, known, int(notes)) for one in range(self.store.layout.partitions))
+        answers = await asyncio.gather(*asked)
+        self._hear_time(answers[0][-1])
         return [
             _Found(epoch.decode(), schema, partitions, bool(follows), bool(strangers))
-            for epoch, schema, partitions, follows, strangers in await asyncio.gather(*asked)
+            for epoch, schema, partitions, follows, strangers, _ in answers
         ]
 
     def _check_partitions(self, found: Sequence[_Found]) -> None:
@@ -258,7 +261,8 @@ class Mailbox:
             delay_ms,
             *(dedupe_hash(one) for one in dedupe_keys),
         )
-        state, ring, seq = await self._run_warm("accept", c, *arguments)
+        state, ring, seq, server_ms = await self._run_warm("accept", c, *arguments)
+        self._hear_time(server_ms)
         return Accepted(state.decode().lower(), bool(ring), seq)
 
     async def known(self, key: ConversationKey, dedupe_keys: Sequence[str]) -> Literal["new", "known", "cold"]:
@@ -299,6 +303,7 @@ class Mailbox:
         """
         keep_ms = 10 * WORKER_SEEN_MS
         before_ms, now_ms = await self._run("beat", 0, worker, keep_ms)
+        self._hear_time(now_ms)
         said_ms, self._said_ms = self._said_ms, now_ms
         return max(0, said_ms - before_ms) if now_ms - said_ms < keep_ms else 0
 
@@ -336,7 +341,8 @@ class Mailbox:
         named = [text for claim in claims for text in (claim.conversation, claim.token)]
         for claim in claims:
             claim.unheard = claim.unheard or asked_s < claim.deadline_s
-        lost, news = await self.store.run(script("renew"), root, self._settings, *named)
+        lost, news, server_ms = await self.store.run(script("renew"), root, self._settings, *named)
+        self._hear_time(server_ms)
         gone, fresh = {c.decode() for c in lost}, {c.decode() for c in news}
         for claim in claims:
             claim.unheard = False

@@ -1,11 +1,11 @@
--- accept(c, ch, parts, at_ms, event, kind, delay_ms, dedupe hash...) -> state, ring, seq
+-- accept(c, ch, parts, at_ms, event, kind, delay_ms, dedupe hash...) -> state, ring, seq, now
 if cold() then
-  return { 'COLD', 0, 0 } -- the data is gone
+  return { 'COLD', 0, 0, now } -- the data is gone
 end
 local c, ch, parts, at, event, kind, delay = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7], tonumber(ARGV[8])
 local seen = key(c, 'seen')
 if known(c, 9) then
-  return { 'KNOWN', 0, 0 }
+  return { 'KNOWN', 0, 0, now }
 end
 local is_full
 if kind == 'control' then
@@ -14,7 +14,7 @@ else
   is_full = full(c, 1)
 end
 if is_full then
-  return { 'FULL', 0, 0 } -- nothing is written, so that a retry is no duplicate
+  return { 'FULL', 0, 0, now } -- nothing is written, so that a retry is no duplicate
 end
 redis.call('HSET', key(c), 'channel', ch, 'parts', parts) -- first: a full server stops it here, or not at all
 for i = 9, #ARGV do
@@ -28,4 +28,4 @@ if kind == 'control' then
 else
   enqueue(c, seq, at, event)
 end
-return { 'NEW', call_for(c, ch, delay) and ring_due() or 0, seq }
+return { 'NEW', call_for(c, ch, delay) and ring_due() or 0, seq, now }

@@ -1,4 +1,4 @@
--- meta(known epoch, notes) -> epoch, schema, partitions ('': Redis is empty), follows, strangers
+-- meta(known epoch, notes) -> epoch, schema, partitions ('': Redis is empty), follows, strangers, now
 -- follows, 1: it is the epoch that is known, or goes on for that one. With `notes` who knows another one leaves word of it,
 -- so that nobody begins anew meanwhile, and so that an operator's word is for it too. Else this looks only.
 local known, follows = ARGV[2], false
@@ -12,4 +12,5 @@ if known ~= '' and not follows and ARGV[3] == '1' then
   redis.pcall('HSET', P .. 'strangers', known, text(now)) -- a server that is full, or may not be written, still answers
   redis.pcall('PEXPIRE', P .. 'strangers', '3600000')
 end
-return { meta[1] or '', tonumber(meta[2] or 0), tonumber(meta[3] or 0), follows and 1 or 0, redis.call('EXISTS', P .. 'strangers') }
+local strangers = redis.call('EXISTS', P .. 'strangers')
+return { meta[1] or '', tonumber(meta[2] or 0), tonumber(meta[3] or 0), follows and 1 or 0, strangers, now }

@@ -1,4 +1,4 @@
--- renew(c, token, c, token, ...) -> lost c's, c's with control or inbox not empty
+-- renew(c, token, c, token, ...) -> lost c's, c's with control or inbox not empty, now
 go_on_when_full()
 local lost, news = {}, {}
 for i = 2, #ARGV, 2 do
@@ -12,4 +12,4 @@ for i = 2, #ARGV, 2 do
     end
   end
 end
-return { lost, news }
+return { lost, news, now }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,6 +46,26 @@ async def test_an_empty_redis_takes_and_gives_nothing_until_somebody_adopts_it(w
     assert await mailbox.is_warm()
     assert mailbox.epoch == newcomer.epoch
     assert (await world.say(mailbox, "again")).state == "new"
+
+
+@pytest.mark.parametrize("asks", ["open", "renew", "beat", "accept", "claim"])
+@pytest.mark.parametrize("off_s", [10_800, -10_800])
+async def test_a_process_knows_the_servers_time_from_whatever_it_asks(world: World, asks: str, off_s: int) -> None:
+    """A gateway never claims, and a process that a turn has for itself only renews before its first send."""
+    settled = await world.mailbox()
+    await world.say(settled, "hello")
+    claim = await world.claim_one(settled)
+    mailbox = await world.mailbox()
+    mailbox._ahead_ms = off_s * 1_000
+    ways: dict[str, Callable[[], Awaitable[object]]] = {
+        "open": mailbox.open,
+        "renew": partial(mailbox.renew, [claim]),
+        "beat": partial(mailbox.beat, "w1"),
+        "accept": partial(world.say, mailbox, "again"),
+        "claim": partial(mailbox.claim, 0, "w1", 0),
+    }
+    await ways[asks]()
+    assert abs(mailbox.now_ms() - await world.stores[0].now_ms()) < 60_000
 
 
 async def test_the_first_process_on_an_empty_redis_says_so(store: Store) -> None:

@@ -364,7 +364,7 @@ class Stage:
         return Gateway("ack" if self.play.acks_first else "accept", m)
 
     def _accepted(self, world: World, number: int, gateway: Gateway, answer: Any, r: int) -> World:
-        verdict, ring, _ = answer
+        verdict, ring, *_ = answer
         after = Gateway("ack", gateway.m, bool(ring)) if verdict in {"NEW", "KNOWN"} else Gateway()
         if gateway.pc == "accept" and self.play.dedupes_apart and verdict == "NEW":
             after = Gateway("rest", gateway.m)

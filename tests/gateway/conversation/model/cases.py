@@ -120,7 +120,7 @@ def states(place: str, change: Callable[[str, str], str] = lambda _, text: text)
     made = States(place, change)
     accept, settle, claim = (script(name).text for name in ("accept", "settle", "claim"))
     idle = "local seq = arrive(c)"
-    made.add_script("dedupe", _replaced(accept, idle, "do return { 'NEW', 0, 0 } end\n" + idle))
+    made.add_script("dedupe", _replaced(accept, idle, "do return { 'NEW', 0, 0, now } end\n" + idle))
     made.add_script("rest", GUARDS[KNOWN].in_script("accept", accept))
     made.add_script("release", GUARDS[LAST_MOMENT].in_script("settle", settle))
     made.add_script(
