@@ -33,7 +33,7 @@ from workers.opening import open_desk
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""Children of one worker: each is a process with the model's SDK in it."""
+"""Children of one worker: each is a process with the model's SDK in it, some 90 MB that it shares with nobody. The rest waits."""
 BEGINS_WITHIN_S = 60.0
 """From the start of a child until it is ready: what it imports takes its time on a busy machine."""
 IDLE_S = 20.0
