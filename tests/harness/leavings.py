@@ -19,7 +19,8 @@ WORK: Final = frozenset({"due", "running", "channels", "sole", "inbox", "control
 @dataclass(frozen=True, slots=True)
 class Leavings:
     """`names`: the driver's name of each conversation, by the id that it has in Redis. `word`: finds words of conversations,
-    and `whose` tells whose one is. `logs` may hold none of them; in `folders` nothing may lie.
+    and `whose` tells whose one is. `logs` may hold none of them; in `folders` nothing may lie but what
+    a machine knows for good.
     """
 
     names: Mapping[str, str]
@@ -63,6 +64,8 @@ class Leavings:
     def _files(self) -> Iterator[Found]:
         for folder in self.folders:
             for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+                if file.parent == folder / "epochs" and not file.name.startswith("."):
+                    continue  # which data this machine knows is to stay
                 yield Found(now_s(), "files", str(file))
 
 

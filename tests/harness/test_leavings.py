@@ -18,7 +18,9 @@ async def test_open_work_letters_files_and_words_of_others_are_found(tmp_path: P
     log, data = tmp_path / "worker.log", tmp_path / "data"
     log.write_text("begun\nsaid QXc1Z\n")
     data.mkdir()
-    (data / "half.tmp").write_text("")
+    (data / "epochs").mkdir()
+    for file in ("half.tmp", "epochs/k1", "epochs/.half"):
+        (data / file).write_text("")
     async with own_redis(tmp_path / "redis") as server:
         async with Redis.from_url(server.url) as redis:
             await redis.zadd(f"{ROOT}:due", {"aaa": 1})
@@ -36,6 +38,7 @@ async def test_open_work_letters_files_and_words_of_others_are_found(tmp_path: P
             ("redis", "c:bbb:history", "QXc1Z"),
             ("log worker.log", "line 2", "QXc1Z"),
             ("files", str(data / "half.tmp"), ""),
+            ("files", str(data / "epochs/.half"), ""),
         }
         assert [(one.conversation, one.reason) for one in seen if isinstance(one, Letter)] == [("c2", "8 holders died")]
 
