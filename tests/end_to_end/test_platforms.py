@@ -18,25 +18,12 @@ from typing import Any, Final
 import pytest
 
 from tests.end_to_end.conftest import PROFILE, QUICK
+from tests.harness.all_twins import TWINS
 from tests.harness.deployment import Deployment, Running
-from tests.harness.discord_twin import DiscordTwin
 from tests.harness.fake_model import KEY, Asked, FakeModel
-from tests.harness.feishu_twin import FeishuTwin
 from tests.harness.model_replies import Reply, calls, says
-from tests.harness.slack_twin import Workspace
-from tests.harness.telegram_twin import TelegramTwin
 from tests.harness.twins import Shown, Twin
-from tests.harness.webhook_twin import Bridge
-from tests.harness.wecom_twin import WecomTwin
 
-TWINS: Final[dict[str, Callable[[], Twin]]] = {
-    "slack": Workspace,
-    "telegram": TelegramTwin,
-    "feishu": FeishuTwin,
-    "discord": DiscordTwin,
-    "wecom": WecomTwin,
-    "standard_webhooks": Bridge,
-}
 NOTE: Final = {"name": "web-access", "file": "references/sites/twin.example.md", "content": "- the door is on the left"}
 APPROVE: Final = "Approve"
 

@@ -61,17 +61,8 @@ DEPTHS: Final = (50, 101, 2_000, 50_000)
 
 def genuine(rng: random.Random, connection: str, now_s: int, **how: Any) -> Delivery:
     """As the platform sends it."""
-    told, content_type = rng.choice(samples_of(connection))
+    told, content_type = rng.choice(samples(connection))
     return PLATFORMS[connection].delivery(connection, told, now_s, content_type=content_type, **how)
-
-
-_SAMPLES: dict[str, list[tuple[bytes, str]]] = {}
-
-
-def samples_of(connection: str) -> list[tuple[bytes, str]]:
-    if connection not in _SAMPLES:
-        _SAMPLES[connection] = samples(connection)
-    return _SAMPLES[connection]
 
 
 # ---- what proves it
@@ -82,7 +73,7 @@ def unproven(rng: random.Random, connection: str, now_s: int) -> Delivery:
     one = genuine(rng, connection, now_s)
     left = rng.sample(one.proof, rng.randrange(len(one.proof)))
     if connection == "feishu":  # its check of an address comes without a signature: what is encrypted proves it
-        one = replace(one, body=feishu_twin.encrypted(samples_of(connection)[-1][0]))
+        one = replace(one, body=feishu_twin.encrypted(samples(connection)[-1][0]))
     return replace(one, proof=tuple(left))
 
 
@@ -210,7 +201,7 @@ FORGERIES: Final[Mapping[str, Forgery]] = {
 
 def fuzzed(rng: random.Random, connection: str, now_s: int) -> Delivery:
     """Rightly signed, whatever is in it."""
-    told, content_type = rng.choice(samples_of(connection))
+    told, content_type = rng.choice(samples(connection))
     changed = flipped(rng, told) if rng.random() < 0.4 or content_type != JSON else replaced(rng, told)
     platform = PLATFORMS[connection]
     if connection == "standard-webhooks":  # its reference library signs text alone

@@ -7,6 +7,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -116,6 +117,7 @@ PLATFORMS: Final[Mapping[str, Platform]] = {
 """By the connection's name, which is the platform's (with `-`)."""
 
 
+@cache
 def samples(connection: str) -> list[tuple[bytes, str]]:
     """What is said there, before it is sealed, and its content type."""
     told = json.loads((VECTORS / f"{connection.replace('-', '_')}.json").read_text(encoding="utf-8"))["payloads"]

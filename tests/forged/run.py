@@ -14,18 +14,13 @@ from typing import Final
 
 from redis.asyncio import Redis
 
-from tests.forged.forging import FORGERIES, fuzzed, genuine, samples_of
-from tests.forged.proofs import PLATFORMS, Delivery
+from tests.forged.forging import FORGERIES, fuzzed, genuine
+from tests.forged.proofs import PLATFORMS, Delivery, samples
 from tests.gateway.served import answer_of
+from tests.harness.all_twins import TWINS
 from tests.harness.deployment import Deployment
-from tests.harness.discord_twin import DiscordTwin
-from tests.harness.feishu_twin import FeishuTwin
 from tests.harness.own_redis import own_redis
-from tests.harness.slack_twin import Workspace
-from tests.harness.telegram_twin import TelegramTwin
 from tests.harness.twins import Twin
-from tests.harness.webhook_twin import Bridge
-from tests.harness.wecom_twin import WecomTwin
 
 SENDERS: Final = 12
 WITHIN_S: Final = 30.0
@@ -84,14 +79,9 @@ async def gateway(folder: Path) -> AsyncIterator[tuple[Deployment, str]]:
     """It runs, and knows who it is on each platform; and the address of its Redis. No worker takes anything away."""
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(own_redis(folder / "redis"))
-        twins: dict[str, Twin] = {
-            "slack": await stack.enter_async_context(Workspace()),
-            "telegram": await stack.enter_async_context(TelegramTwin()),
-            "feishu": await stack.enter_async_context(FeishuTwin()),
-            "discord": await stack.enter_async_context(DiscordTwin()),
-            "wecom": await stack.enter_async_context(WecomTwin()),
-            "standard-webhooks": await stack.enter_async_context(Bridge()),
-        }
+        twins: dict[str, Twin] = {}
+        for platform, make in TWINS.items():
+            twins[platform.replace("_", "-")] = await stack.enter_async_context(make())
         environment: dict[str, str] = {}
         for twin in twins.values():
             environment |= twin.environment
@@ -195,7 +185,7 @@ async def _are_taken(deskmate: Deployment) -> None:
     """What is genuine: else forgeries are refused for another reason."""
     rng = random.Random(0)
     for connection in PLATFORMS:
-        for _ in samples_of(connection):
+        for _ in samples(connection):
             one = genuine(rng, connection, int(time.time()))
             status, line = await _ask(deskmate, one, None)
             assert 200 <= status < 300, f"genuine on {connection}: {status}: {one.wire('x')!r}"
