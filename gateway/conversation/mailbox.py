@@ -305,7 +305,8 @@ class Mailbox:
         before_ms, now_ms = await self._run("beat", 0, worker, keep_ms)
         self._hear_time(now_ms)
         said_ms, self._said_ms = self._said_ms, now_ms
-        return max(0, said_ms - before_ms) if now_ms - said_ms < keep_ms else 0
+        is_kept = 0 <= now_ms - said_ms < keep_ms  # below 0: its clock was put back, and it has forgotten all of us
+        return max(0, said_ms - before_ms) if is_kept else 0
 
     async def leave(self, worker: str) -> None:
         """This worker ends. Raises `Unreachable`."""

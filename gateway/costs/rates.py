@@ -24,12 +24,14 @@ _TAKE: Final = Script(
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local message, window = ARGV[1], tonumber(ARGV[2])
+    local function text(number) return string.format('%.0f', number) end
     for at = 3, #ARGV, 2 do
         local counted = redis.call('ZSCORE', KEYS[1] .. ':' .. ARGV[at], message)
         if counted and tonumber(counted) > now - window then return 0 end -- sent again: it was taken
     end
     for at = 3, #ARGV, 2 do
-        local taken = redis.call('ZCOUNT', KEYS[1] .. ':' .. ARGV[at], '(' .. string.format('%.0f', now - window), '+inf')
+        -- Up to now: what was counted before the clock was put back is not of this window.
+        local taken = redis.call('ZCOUNT', KEYS[1] .. ':' .. ARGV[at], '(' .. text(now - window), text(now))
         if taken >= tonumber(ARGV[at + 1]) then return at end
     end
     for at = 3, #ARGV, 2 do

@@ -98,6 +98,8 @@ class Plain:
         """Whose lease or wait is over is ready; but who held something while nobody at all was there has a moment left, and one
         more only after it has renewed.
         """
+        if self.pulse_ms is not None and self.pulse_ms > now_ms:
+            self.step_back(self.pulse_ms - now_ms, now_ms)
         slept = self.pulse_ms is not None and now_ms - self.pulse_ms > LEASE_MS / 2
         self.pulse_ms = now_ms
         for c in self.conversations.values():
@@ -106,6 +108,14 @@ class Plain:
                     c.due_ms = c.spared_ms = now_ms + LEASE_MS // 2
                 if c.due_ms <= now_ms:
                     c.put(now_ms)
+
+    def step_back(self, by_ms: int, now_ms: int) -> None:
+        """The clock was put back by so much since somebody claimed last."""
+        for c in self.conversations.values():
+            if c.due_ms is not None:
+                c.due_ms = min(c.due_ms, now_ms + LEASE_MS) if c.token else c.due_ms - by_ms
+            if c.ready_ms is not None and c.ready_ms > now_ms:
+                c.ready_ms -= by_ms
 
     def grantable(self, places: int) -> int:
         channels = {c.channel for c in self.conversations.values()}
@@ -201,7 +211,9 @@ class MailboxMachine(Machine):
         if control:
             c.control.append(text)
         else:
-            c.inbox = sorted([*c.inbox, (max(at_ms, self.now_ms - 5_000), c.seq, text)])
+            last_ms = c.inbox[-1][0] if c.inbox else 0
+            came_ms = last_ms if last_ms > self.now_ms else max(at_ms, self.now_ms - 5_000)
+            c.inbox = sorted([*c.inbox, (came_ms, c.seq, text)])
         if c.token or c.ready_ms is not None:
             return
         if delay_ms:
@@ -420,6 +432,10 @@ class MailboxMachine(Machine):
             for _ in range(3):
                 self.do(self._pass(LEASE_MS // 3))
                 self.somebody_claims(by_bell=False, places=0)
+
+    @rule(by_ms=st.sampled_from([1, WAIT_MS, 2 * LEASE_MS]))
+    def the_clock_is_put_back(self, by_ms: int) -> None:
+        self.do(self._pass(-by_ms))
 
     @rule(number=NUMBERS, what=st.sampled_from(["say", "claim", "take", "answer", "settle"]))
     def redis_does_something_and_loses_it(self, number: int, what: str) -> None:

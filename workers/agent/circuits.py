@@ -32,6 +32,9 @@ LEAVE: Final = Script(
     + _BEGIN
     + """
     if not found[1] and not found[2] and not found[3] then return {0, 'closed'} end
+    -- A time that is further ahead than any that is written: the clock was put back since.
+    if open and open > now + ARGV[2] then open = now end
+    if held > now + ARGV[4] then held = 0 end
     if open and open > now then return {math.ceil(open - now), 'away'} end
     if held > now then return {math.ceil(held - now), 'held'} end
     if open then -- one goes ahead; if nothing is heard of it by then, another
@@ -105,7 +108,7 @@ class Circuits:
 
     async def leave(self, model: str) -> Leave:
         """May it be asked? Whoever gets leave of one that was away asks at once: the others wait for what comes of it."""
-        wait_ms, state = await self._run(LEAVE, model, *self._times())
+        wait_ms, state = await self._run(LEAVE, model, *self._times(), HOLD_MAX_S * 1000)
         return Leave(model, wait_ms / 1000, state.decode())
 
     async def failed(self, model: str) -> bool:

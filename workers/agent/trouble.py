@@ -39,7 +39,7 @@ SPREAD: Final = 0.1
 class Trouble:
     """One a worker process. What a turn has gone through lies in its state, so that whoever goes on knows it.
 
-    `model`: failures in a row, silent (of those), since_ms, asked_ms (when what failed was begun), not_before_ms.
+    `model`: failures in a row, silent (of those), since_ms, asked_ms (when what failed was begun), not_before_ms, wait_ms.
     `fallback`: the model that is asked to the end of this turn. `told` (of the whole turn): the person knows.
     """
 
@@ -177,6 +177,8 @@ class Trouble:
         """A short wait holds its place, a long one gives it to others; who comes back early waits on."""
         while state := turn.state.get("model"):
             pause = (state["not_before_ms"] - turn.now_ms()) / 1000
+            if pause > 2 * state.get("wait_ms", math.inf) / 1000:
+                pause = 0.0  # the clock was put back since, by more than the wait
             if not turn.whole.state.get("told"):
                 until_told = self.settings.tell_after_s - (turn.now_ms() - state["asked_ms"]) / 1000
                 if until_told <= 0:
@@ -202,7 +204,7 @@ def model_of(turn: Turn, settings: ModelSettings) -> str:
 
 async def _put_down(turn: Turn, state: dict[str, Any], pause: float, *, is_told: bool) -> None:
     pause_ms = math.ceil(pause * 1000)
-    state["not_before_ms"] = turn.now_ms() + pause_ms
+    state["not_before_ms"], state["wait_ms"] = turn.now_ms() + pause_ms, pause_ms
     state["since_ms"] += pause_ms if is_told else 0
     turn.state["model"] = state
     await turn.write(state="save")

@@ -91,7 +91,9 @@ class Delivery:
         if row.state == "sending":
             return await self._settle_unclear(row)
         if row.state == "pending":
-            await self._pause((row.since_ms - self.turn.now_ms()) / 1000)  # whoever comes back early waits on
+            wait_s = (row.since_ms - self.turn.now_ms()) / 1000
+            if wait_s <= self.settings.send_for_s:  # longer: the clock was put back since, and `pace` knows of a long wait
+                await self._pause(wait_s)  # whoever comes back early waits on
         return row, False
 
     async def _keep_pace(self) -> None:
@@ -273,7 +275,8 @@ async def grown(turn: Turn, adapter: Adapter, rows: Sequence[Row]) -> dict[str, 
 
 def key_is_known(can: Capabilities, row: Row, now_ms: int) -> bool:
     """Whether the platform makes one message of a row that is sent once more."""
-    return can.idempotent_send and now_ms - row.made_ms < can.key_known_s * 1000
+    age_ms = abs(now_ms - row.made_ms)  # far below 0: the clock was put back, and nobody knows how old it is
+    return can.idempotent_send and age_ms < can.key_known_s * 1000
 
 
 def sent_ref(outcome: Outcome) -> dict[str, Any] | None:

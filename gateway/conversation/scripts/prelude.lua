@@ -66,6 +66,10 @@ end
 
 local function enqueue(c, seq, at, event)
   local at_most = math.min(math.max(at, now - 5000), now)
+  local last = tonumber(redis.call('ZRANGE', key(c, 'inbox'), -1, -1, 'WITHSCORES')[2] or 0)
+  if last > now then
+    at_most = last -- the server's clock was put back: it comes behind what waits, all the same
+  end
   redis.call('ZADD', key(c, 'inbox'), text(at_most), string.format('%012.0f:', seq) .. event)
 end
 
@@ -150,11 +154,38 @@ local function advance(c, rev, wid)
   redis.call('HSET', key(c), 'rev', text(rev + 1), 'last', wid)
 end
 
+-- The server's clock was put back, as where another machine took over: what waits for a time comes so much sooner (who is
+-- early waits on), who waited longest still comes first, and a lease ends one lease from now at the latest. The bell rings anew.
+local function after_a_step_back(by)
+  local due = redis.call('ZRANGE', P .. 'due', 0, -1, 'WITHSCORES')
+  for i = 1, #due, 2 do
+    local is_held = redis.call('HEXISTS', key(due[i]), 'token') == 1
+    local at = is_held and math.min(tonumber(due[i + 1]), now + S.lease_ms) or tonumber(due[i + 1]) - by
+    redis.call('ZADD', P .. 'due', text(at), due[i])
+  end
+  local function sooner(waiting, than, by_so_much)
+    local late = redis.call('ZRANGEBYSCORE', waiting, '(' .. text(than), '+inf', 'WITHSCORES')
+    for i = 1, #late, 2 do
+      redis.call('ZADD', waiting, text(tonumber(late[i + 1]) - by_so_much), late[i])
+    end
+  end
+  sooner(P .. 'channels', us, by * 1000)
+  for _, names in ipairs({ redis.call('ZRANGE', P .. 'channels', 0, -1), redis.call('HKEYS', P .. 'running') }) do
+    for _, ch in ipairs(names) do
+      sooner(P .. 'ready:' .. ch, now, by)
+    end
+  end
+  redis.call('DEL', P .. 'bell')
+end
+
 -- Nobody has asked for a while: the server slept, or the way to it was cut, and no lease was renewed. Holders that live
 -- renew or give back what they hold in a moment; they get that moment, and nobody counts them as dead. But once: whose lease
 -- ends as it was lengthened here has not renewed it since, and where all ask so seldom a dead one's would never end.
 local function after_a_sleep()
   local before = tonumber(redis.call('GETSET', P .. 'pulse', text(now)) or now)
+  if before > now then
+    after_a_step_back(before - now)
+  end
   if now - before <= S.lease_ms / 2 then
     return
   end

@@ -574,6 +574,105 @@ async def a_lease_that_ends_right_after_a_sleep_lasts_for_the_moment(world: Worl
     assert ends_ms >= now_ms + mailbox.settings.lease_s * 500
 
 
+async def the_clock_goes_back(world: World, mailbox: Mailbox, ms: int = 3_600_000) -> None:
+    """All that the server wrote down before is so much later than what it says now. The bell lives on for as long."""
+    redis: Any = mailbox.store.redis
+    root = world.layout.root(0)
+    for name in [name async for name in redis.scan_iter(f"{root}:*", count=1_000)]:
+        of_time = name.decode().removeprefix(f"{root}:")
+        if of_time == "pulse":
+            await redis.incrby(name, ms)
+        elif of_time == "bell":
+            await redis.pexpire(name, ms)
+        elif of_time in {"due", "channels", "workers"} or of_time.startswith("ready:") or of_time.endswith(":inbox"):
+            for member in await redis.zrange(name, 0, -1):
+                await redis.zincrby(name, ms * 1_000 if of_time == "channels" else ms, member)
+
+
+async def ends_in_ms(world: World, mailbox: Mailbox, conversation: str) -> float:
+    """How far its lease, or its wait, is from now."""
+    redis = mailbox.store.redis
+    seconds, micros = await redis.time()
+    ends_ms = await redis.zscore(f"{world.layout.root(0)}:due", conversation)
+    assert ends_ms is not None
+    return ends_ms - int(seconds) * 1000 - int(micros) // 1000
+
+
+async def a_lease_ends_in_time_also_where_the_clock_was_put_back(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello")
+    claim = await world.claim_one(mailbox)
+    await the_clock_goes_back(world, mailbox)
+    assert not (await mailbox.claim(0, "w2", 1)).grants, "its holder may live"
+    left_ms, lease_ms = await ends_in_ms(world, mailbox, claim.conversation), mailbox.settings.lease_s * 1000
+    assert lease_ms / 2 < left_ms <= lease_ms
+
+
+async def who_waits_for_a_time_waits_no_longer_where_the_clock_was_put_back(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "hello", delay_ms=30_000)
+    await mailbox.claim(0, "w1", 1)
+    await the_clock_goes_back(world, mailbox)
+    assert not (await mailbox.claim(0, "w1", 1)).grants, "it is not over yet"
+    assert await ends_in_ms(world, mailbox, key().id) <= 30_000
+
+
+async def what_was_said_before_the_clock_was_put_back_comes_first(world: World) -> None:
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "1")
+    await the_clock_goes_back(world, mailbox)
+    await world.say(mailbox, "2")
+    await world.say(mailbox, "3")
+    claim = await world.claim_one(mailbox)
+    await world.take_all(mailbox, claim)
+    assert texts((await mailbox.load(claim.conversation)).history) == ["1", "2", "3"]
+
+
+async def whoever_waited_before_the_clock_was_put_back_is_next(world: World) -> None:
+    """In its channel, where it has waited for two seconds, one since somebody looked."""
+    mailbox = await world.mailbox()
+    waited, came = key("b"), key("a")
+    await world.say(mailbox, "1", waited)
+    await mailbox.claim(0, "w1", 0)
+    await the_clock_goes_back(world, mailbox)
+    await mailbox.store.redis.zincrby(f"{world.layout.root(0)}:ready:{waited.channel_id}", -2_000, waited.id)
+    await world.say(mailbox, "2", came)
+    await mailbox.claim(0, "w1", 0)
+    assert [(await world.claim_one(mailbox)).conversation for _ in range(2)] == [waited.id, came.id]
+
+
+async def a_channel_that_waited_before_the_clock_was_put_back_is_next(world: World) -> None:
+    mailbox = await world.mailbox()
+    waited, came = key("a", "a room"), key("b", "another room")
+    await world.say(mailbox, "1", waited)
+    await mailbox.claim(0, "w1", 0)
+    await the_clock_goes_back(world, mailbox)
+    await mailbox.store.redis.zincrby(f"{world.layout.root(0)}:channels", -2_000_000, waited.channel_id)
+    await world.say(mailbox, "2", came)
+    await mailbox.claim(0, "w1", 0)
+    assert [(await world.claim_one(mailbox)).conversation for _ in range(2)] == [waited.id, came.id]
+
+
+async def the_bell_rings_also_where_the_clock_was_put_back(world: World) -> None:
+    mailbox = await world.mailbox()
+    assert (await world.say(mailbox, "1")).ring
+    await world.claim_one(mailbox)
+    await the_clock_goes_back(world, mailbox)
+    await mailbox.claim(0, "w1", 1)
+    assert (await world.say(mailbox, "2", key("another"))).ring
+
+
+async def the_dead_are_not_taken_for_workers_where_the_clock_was_put_back(world: World) -> None:
+    mailboxes = [await world.mailbox() for _ in range(3)]
+    for mailbox, worker in zip(mailboxes, ("dead", "first", "second"), strict=True):
+        await mailbox.beat(worker)
+        mailbox._said_ms += 3_600_000
+    await the_clock_goes_back(world, mailboxes[0])
+    for mailbox, worker in zip(mailboxes[1:], ("first", "second"), strict=True):
+        assert await mailbox.beat(worker) == 0, "nothing is lost"
+    assert await mailboxes[1].workers() == ["first", "second"]
+
+
 SCENARIOS = {
     play.__name__: play
     for play in list(globals().values())

@@ -89,6 +89,15 @@ async def test_what_is_older_than_a_minute_does_not_count(store: Store) -> None:
     assert await take(store, event("m2"), one) is None
 
 
+async def test_what_was_counted_before_the_clock_was_put_back_does_not_count(store: Store) -> None:
+    for number in range(2):
+        assert await take(store, event(f"m{number}"), Rate(person_per_minute=2)) is None
+    [account] = [name async for name in store.redis.scan_iter(f"{store.layout.rates_root}:*person*")]
+    for message in await store.redis.zrange(account, 0, -1):
+        await store.redis.zincrby(account, 3_600_000, message)
+    assert await take(store, event("m2"), Rate(person_per_minute=2)) is None
+
+
 async def test_every_key_ends_by_itself_and_without_limits_there_is_none(store: Store) -> None:
     await take(store, event("m1"), Rate())
     assert [key async for key in store.redis.scan_iter(f"{store.layout.rates_root}:*")] == []

@@ -66,6 +66,19 @@ async def test_what_was_held_may_be_asked_afterwards(here: Circuits) -> None:
     assert (await here.leave("m")).wait_s == 0
 
 
+async def test_what_was_held_or_away_before_the_clock_was_put_back_may_be_asked(here: Circuits, store: Store) -> None:
+    await fail(here, 3)
+    await here.hold("n", 20)
+    names = [name async for name in store.redis.scan_iter(f"{store.layout.models_root}:*")]
+    for name in names:
+        for what in ("held", "open"):
+            if await store.redis.hexists(name, what):
+                await store.redis.hincrby(name, what, 86_400_000)
+    assert len(names) == 2
+    assert [(await here.leave(model)).wait_s for model in ("m", "n")] == [0, 0]
+    assert (await here.leave("m")).state == "away", "one goes ahead"
+
+
 async def test_so_many_failures_in_a_row_open_it_for_all_whoever_met_them(here: Circuits, there: Circuits) -> None:
     assert await fail(here, 2) == [False, False]
     assert (await there.leave("m")).state == "noted"

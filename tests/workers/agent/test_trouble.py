@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
@@ -266,6 +267,21 @@ async def test_a_wait_that_the_service_asks_for_is_kept_by_all_and_the_place_is_
         one, *later = [asked.at_s for asked in world.model.asked]
         assert len(later) == 2
         assert min(later) >= one + 0.99, "the other one waited as well, and asked nothing before"
+
+
+async def test_a_wait_from_before_the_clock_was_put_back_is_over(opened: Opened) -> None:
+    async with opened(settings={"mailbox": {"send_hold_s": 0.1}}) as world:
+        wait = fails(429, "rate_limit_error", headers={"retry-after": "0.5"})
+        world.model.answer_with(lambda _: wait if len(world.model.asked) == 1 else says("Well."))
+        await world.say("one", ELSEWHERE)
+        await world.work()  # the turn is put off
+        store = world.desk.mailbox.store
+        name = store.layout.key(ELSEWHERE.id)
+        turn = json.loads(await store.redis.hget(name, "turn") or "")
+        turn["model"]["not_before_ms"] += 86_400_000  # as if a day had been taken back since
+        await store.redis.hset(name, "turn", json.dumps(turn))
+        await until_closed(world, ELSEWHERE)
+        assert world.room.sent == ["Well."]
 
 
 @pytest.mark.parametrize(("language", "send_hold_s"), [("en", 3), ("zh", 0.05)])

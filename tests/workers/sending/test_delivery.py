@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +27,7 @@ from gateway.store import Store
 from tests.gateway.conversation.world import now_ms
 from tests.harness.slack_twin import BOT_TOKEN, CHANNEL, SIGNING_SECRET, TEAM, USER, SlackTwin
 from tests.harness.webhook_twin import REPLY_SECRET, SECRET, WebhookTwin
-from workers.sending.delivery import REPEATS_MAX, Delivery
+from workers.sending.delivery import REPEATS_MAX, Delivery, key_is_known
 from workers.sending.live import Live
 from workers.turn import Parked, Turn, begin, leftover, rows_for
 
@@ -167,6 +168,24 @@ async def test_a_long_wait_gives_its_place_away(hooked: Desk) -> None:
     with pytest.raises(Parked, match=r"29|30"):  # and so does whoever has another message for this channel
         await hooked.delivery().send_all(rows)
     assert not hooked.twin.taken
+
+
+async def test_a_wait_from_before_the_clock_was_put_back_is_over(hooked: Desk) -> None:
+    tomorrow_ms = now_ms() + 86_400_000
+    await hooked.delivery().send_all([replace(row, since_ms=tomorrow_ms) for row in await hooked.rows("at last")])
+    assert [taken.text for taken in hooked.twin.taken] == ["at last"]
+
+
+@pytest.mark.parametrize(
+    ("made_before_s", "known_s", "is_known"),
+    [(60, 120, True), (121, 120, False), (-1, 120, True), (-3_600, 120, False), (-3_600, math.inf, True)],
+)
+async def test_a_key_from_before_the_clock_was_put_back_counts_by_how_far_it_is_off(
+    hooked: Desk, made_before_s: float, known_s: float, is_known: bool
+) -> None:
+    can = replace(hooked.adapter.capabilities, key_known_s=known_s)
+    [row] = await hooked.rows("once")
+    assert key_is_known(can, row, row.made_ms + made_before_s * 1_000) == is_known
 
 
 async def test_a_short_wait_holds_its_place(hooked: Desk) -> None:
