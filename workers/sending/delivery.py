@@ -92,7 +92,7 @@ class Delivery:
             return await self._settle_unclear(row)
         if row.state == "pending":
             wait_s = (row.since_ms - self.turn.now_ms()) / 1000
-            if wait_s <= self.settings.send_for_s:  # longer: the clock was put back since, and `pace` knows of a long wait
+            if wait_s <= self.settings.send_for_s:  # longer: the clock was put back since
                 await self._pause(wait_s)  # whoever comes back early waits on
         return row, False
 
