@@ -219,6 +219,7 @@ async def a_bell_that_nobody_answers_is_rung_again(world: World) -> None:
 async def whoever_comes_after_an_answered_bell_rings(world: World) -> None:
     mailbox = await world.mailbox()
     assert (await world.say(mailbox, "1", key("a"))).ring
+    await mailbox.store.redis.pexpire(f"{world.layout.root(0)}:bell", 60_000)  # it does not end by itself meanwhile
     await mailbox.claim(0, "w1", 1, by_bell=True)
     assert (await world.say(mailbox, "2", key("b"))).ring
 

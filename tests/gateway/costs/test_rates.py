@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from config.profiles import Rate
 from gateway.conversation.key import ConversationKey
@@ -94,7 +94,7 @@ async def test_what_was_counted_before_the_clock_was_put_back_does_not_count(sto
         assert await take(store, event(f"m{number}"), Rate(person_per_minute=2)) is None
     [account] = [name async for name in store.redis.scan_iter(f"{store.layout.rates_root}:*person*")]
     for message in await store.redis.zrange(account, 0, -1):
-        await store.redis.zincrby(account, 3_600_000, message)
+        await store.redis.zincrby(account, 3_600_000, cast("bytes", message))
     assert await take(store, event("m2"), Rate(person_per_minute=2)) is None
 
 

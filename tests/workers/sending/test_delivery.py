@@ -181,7 +181,7 @@ async def test_a_wait_from_before_the_clock_was_put_back_is_over(hooked: Desk) -
     [(60, 120, True), (121, 120, False), (-1, 120, True), (-3_600, 120, False), (-3_600, math.inf, True)],
 )
 async def test_a_key_from_before_the_clock_was_put_back_counts_by_how_far_it_is_off(
-    hooked: Desk, made_before_s: float, known_s: float, is_known: bool
+    hooked: Desk, made_before_s: int, known_s: float, is_known: bool
 ) -> None:
     can = replace(hooked.adapter.capabilities, key_known_s=known_s)
     [row] = await hooked.rows("once")
