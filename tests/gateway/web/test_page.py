@@ -233,8 +233,8 @@ async def test_a_message_that_could_not_be_sent_can_be_sent_again(world: World, 
     await page.until_shown("Not sent")
     await page.cut_off(is_cut_off=False)
     await page.click(".again")
-    await world.converse("hear me", "I do")
-    await page.until_shown("I do")
+    await world.converse("hear me", "heard at last")
+    await page.until_shown("heard at last")
     assert await page.texts(".bubble") == ["hear me"]
     page.errors.clear()
 
@@ -267,8 +267,8 @@ async def test_a_message_cut_off_by_a_reload_is_sent_by_the_next_page(world: Wor
     await page.cut_off(is_cut_off=False)
     page.errors.clear()
     await page.reload()
-    await world.converse("hear me", "I do")
-    await page.until_shown("I do")
+    await world.converse("hear me", "heard at last")
+    await page.until_shown("heard at last")
     assert await page.texts(".bubble") == ["hear me"]
 
 
