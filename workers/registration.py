@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from typing import Any, Final
 
@@ -55,6 +56,9 @@ class Registration:
         self._beaten_s = 0.0
         self._state = ""
         self._suspended = False
+        self._has_left = False
+        self._in_turn = threading.Lock()
+        """A `look` that is broken off goes on in its thread: `leave` waits for it, and takes no connection away beneath it."""
 
     async def look(self, *, busy: bool, draining: bool) -> bool:
         """Say that we live and what we do; learn whether an operator has suspended all workers.
@@ -62,7 +66,7 @@ class Registration:
         While RQ's server is away the last answer holds: suspension is a wish, not a lock.
         """
         try:
-            self._suspended = await asyncio.to_thread(self._look, busy, draining)
+            self._suspended = await asyncio.to_thread(self._look_in_turn, busy, draining)
         except (RedisError, OSError) as error:
             log(logger, "rq away", level=logging.WARNING, reason=str(error))
         return self._suspended
@@ -81,6 +85,10 @@ class Registration:
         worker.bootstrap(logging_level="WARNING")
         self._worker = worker
         self._beaten_s = time.monotonic()
+
+    def _look_in_turn(self, busy: bool, draining: bool) -> bool:
+        with self._in_turn:
+            return self._suspended if self._has_left else self._look(busy, draining)
 
     def _look(self, busy: bool, draining: bool) -> bool:
         if self._worker is None:
@@ -107,8 +115,10 @@ class Registration:
         return suspended
 
     def _leave(self) -> None:
-        if self._worker is not None:
-            self._worker.is_leaving = True
-            self._worker.register_death()
-            self._worker.unsubscribe()
-        self._redis.close()
+        with self._in_turn:
+            self._has_left = True
+            if self._worker is not None:
+                self._worker.is_leaving = True
+                self._worker.register_death()
+                self._worker.unsubscribe()
+            self._redis.close()

@@ -151,3 +151,38 @@ asyncio.run(main())
 
 def test_what_rqs_thread_meets_when_we_leave_is_no_error(redis_url: str, names: RqSettings) -> None:
     assert in_rq(LEAVE, names, redis_url).splitlines()[-1] == "told while it works, quiet when it leaves"
+
+
+BROKEN_OFF = """
+import asyncio, sys, threading
+from redis import Redis
+from workers.registration import LoopWorker, Registration
+
+async def main():
+    registration = Registration(sys.argv[1], "bells", "w1")
+    enters, goes_on, bootstrap = threading.Event(), threading.Event(), LoopWorker.bootstrap
+
+    def slowly(self, **given):
+        bootstrap(self, **given)
+        enters.set()
+        goes_on.wait(10)
+
+    LoopWorker.bootstrap = slowly
+    look = asyncio.create_task(registration.look(busy=False, draining=False))
+    await asyncio.to_thread(enters.wait, 10)
+    look.cancel()
+    leave = asyncio.create_task(registration.leave())
+    await asyncio.sleep(0.1)
+    goes_on.set()
+    await leave
+    await registration.look(busy=False, draining=False)
+    with Redis.from_url(sys.argv[1]) as redis:
+        there = [worker.name for worker in LoopWorker.all(connection=redis)]
+    print(there, [thread.name for thread in threading.enumerate() if "PubSub" in type(thread).__name__])
+
+asyncio.run(main())
+"""
+
+
+def test_who_leaves_while_it_enters_is_in_no_list_and_leaves_no_thread(redis_url: str, names: RqSettings) -> None:
+    assert in_rq(BROKEN_OFF, names, redis_url).splitlines()[-1] == "[] []"
