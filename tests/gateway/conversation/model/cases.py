@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -121,7 +122,9 @@ def states(place: str, change: Callable[[str, str], str] = lambda _, text: text)
     accept, settle, claim = (script(name).text for name in ("accept", "settle", "claim"))
     idle = "local seq = arrive(c)"
     made.add_script("dedupe", _replaced(accept, idle, "do return { 'NEW', 0, 0, now } end\n" + idle))
-    made.add_script("rest", GUARDS[KNOWN].in_script("accept", accept))
+    with suppress(ValueError):  # a copy of the tree has it taken out already
+        accept = GUARDS[KNOWN].in_script("accept", accept)
+    made.add_script("rest", accept)
     made.add_script("release", GUARDS[LAST_MOMENT].in_script("settle", settle))
     made.add_script(
         "clear",
