@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 import yaml
 
 ROOT: Final = Path(__file__).parents[2]
-WITHIN_S: Final = 60.0
+WITHIN_S: Final = 120.0
 """Within which each has to be found missing."""
 COPIED: Final = ("config", "gateway", "skills", "workers", "tests", "pyproject.toml")
 SCRIPTS: Final = "gateway/conversation/scripts/{}.lua"
