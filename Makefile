@@ -7,7 +7,7 @@ TOO_OLD := deskmate needs Python 3.11 or newer
 REQUIRE := $(if $(DESKMATE_TESTS_REQUIRE),--require $(DESKMATE_TESTS_REQUIRE))
 # Much of a test is waiting: two at a time, each with a Redis of its own. `make test JOBS=0` runs them one after the other
 JOBS ?= 2
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(REQUIRE)
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(REQUIRE)
 
 .PHONY: check setup demo test kill-sweep chaos soak figures forged model machines fuzz sabotage fix builtin-hashes lock bench clean
 .DELETE_ON_ERROR:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
+from typing import Final
 
 import pytest
 from redis import Redis
@@ -22,6 +23,22 @@ NEEDS = {
     "devtools": (("chrome-devtools-mcp",), "npm install -g chrome-devtools-mcp@1.11.0, with Node.js 20.19 or newer"),
 }
 """Marks of tests that need a program from outside: its names, and how to get it."""
+LONG: Final = tuple(
+    f"tests/{place}"
+    for place in (
+        "sweep/",
+        "chaos/",
+        "end_to_end/",
+        "forged/",
+        "fuzz/",
+        "gateway/cli/",
+        "gateway/conversation/",
+        "gateway/web/",
+        "machines/",
+        "sabotage/",
+    )
+)
+"""Few tests that take long: they are begun first, so that none is left for one process alone when the others are done."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +54,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="so many, and random ones, for each machine in tests/machines; 0: few, fixed",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
