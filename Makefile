@@ -35,10 +35,12 @@ kill-sweep: .venv/.test ## each message of a turn, and a process killed at it: `
 	@$(BIN)/python -m tests.sweep $(if $(SEED),--seed $(SEED)) $(if $(KINDS),--kinds $(KINDS)) \
 		$(if $(COUNT),--count $(COUNT)) $(if $(HOW),--how $(HOW)) $(if $(WAITS),--waits $(WAITS))
 
+MACHINES := $(patsubst tests/machines/test_%.py,%,$(sort $(wildcard tests/machines/test_*.py)))
 # `make machines EXAMPLES=10000 SEED=7`; a machine alone: `make machines ONLY=outbox`
 machines: .venv/.test ## chance against a plain model, on a real Redis: many more, and other, examples than the tests have
-	$(BIN)/python -m pytest -n $(JOBS) tests/machines --timeout 0 --examples $(or $(EXAMPLES),200) \
-		--hypothesis-seed $(or $(SEED),$(shell date +%s)) -k '$(ONLY)'
+	$(if $(filter-out $(MACHINES),$(ONLY)),$(error ONLY=$(ONLY): not one of $(MACHINES)))
+	$(BIN)/python -m pytest -n $(JOBS) $(or $(ONLY:%=tests/machines/test_%.py),tests/machines) --timeout 0 \
+		--examples $(or $(EXAMPLES),200) --hypothesis-seed $(or $(SEED),$(shell date +%s))
 
 # `make fuzz SECONDS=600 TARGETS="url split"`
 fuzz: .venv/.test ## bytes that nobody wrote at each reader of what others write, for so many seconds each

@@ -52,6 +52,14 @@ def test_compose_runs_gateway_worker_and_listener_on_a_server_as_doctor_wants_it
     ).is_file()
 
 
+def test_compose_keeps_the_data_folder_and_the_image_lets_it_be_written() -> None:
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+    for name in ("gateway", "worker", "listen"):
+        assert "data:/data" in compose["services"][name]["volumes"]
+    assert "data" in compose["volumes"]
+    assert "install -d -o deskmate /data" in (ROOT / "deploy" / "Dockerfile").read_text()
+
+
 def test_the_image_holds_every_package() -> None:
     copied = re.findall(r"^COPY (\S+) \1$", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
     assert set(copied) == {"config", "skills", "gateway", "workers"}

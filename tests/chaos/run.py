@@ -169,9 +169,9 @@ async def all_answered(people: Delivering, place: Scene, within_s: float) -> Non
 async def _progress(people: Delivering, nemesis: Nemesis, order: Order, begin_s: float, tell: Tell) -> None:
     while True:
         await asyncio.sleep(TELL_S)
-        said = sum(people.places.values())
+        said, all_of_them = sum(people.places.values()), order.messages + order.conversations  # and one more each
         tell(
-            f"{now_s() - begin_s:6.0f} s  {said} of {order.messages} said, {len(people.taken)} taken, "
+            f"{now_s() - begin_s:6.0f} s  {said} of {all_of_them} said, {len(people.taken)} taken, "
             f"{len(nemesis.town.book.answered)} answered; {nemesis.kills} kills, {nemesis.stops} pauses, "
             f"{nemesis.redis_kills} times Redis"
         )
