@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from gateway.conversation.claim import Behind, Claim, Fenced, Lost
+from gateway.conversation.deaths import SOLE_AFTER
 from gateway.conversation.mailbox import Mailbox, event_of
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
@@ -55,6 +56,10 @@ class Conversation:
     id: str
     channel: str
     token: str = ""
+    worker: str = ""
+    tries: int = 0
+    waits: bool = False
+    """It was granted after many deaths, and has not begun with nothing beside it."""
     rev: int = 0
     seq: int = 0
     inbox: list[tuple[int, int, str]] = field(default_factory=list)
@@ -76,7 +81,7 @@ class Conversation:
         return [name for name, state in self.rows.items() if state != "sent"]
 
     def put(self, now_ms: int) -> None:
-        self.token, self.due_ms = "", None
+        self.due_ms = None
         self.ready_ms = now_ms if self.ready_ms is None else self.ready_ms
 
 
@@ -88,6 +93,15 @@ class Plain:
     known: set[str] = field(default_factory=set)
     pulse_ms: int | None = None
     """When somebody claimed last."""
+    sole: tuple[str, str] | None = None
+    """Which conversation has nothing beside it, or waits for that, and its token."""
+
+    def free(self, c: Conversation, *, died: bool = False) -> None:
+        """Nobody holds it any more. Of what has not begun nobody dies."""
+        c.tries += died and not c.waits
+        c.token, c.worker, c.waits = "", "", False
+        if self.sole and self.sole[0] == c.id:
+            self.sole = None
 
     def held(self, channel: str) -> int:
         return sum(bool(c.token) for c in self.conversations.values() if c.channel == channel)
@@ -109,6 +123,8 @@ class Plain:
                 if slept and c.token and c.due_ms < now_ms + LEASE_MS // 2 and c.due_ms != c.spared_ms:
                     c.due_ms = c.spared_ms = now_ms + LEASE_MS // 2
                 if c.due_ms <= now_ms:
+                    if c.token:
+                        self.free(c, died=True)
                     c.put(now_ms)
 
     def step_back(self, by_ms: int, now_ms: int) -> None:
@@ -244,18 +260,25 @@ class MailboxMachine(Machine):
 
     @rule(by_bell=st.booleans(), places=st.integers(0, 3))
     def somebody_claims(self, by_bell: bool, places: int) -> None:
-        claimed = self.do(self.mailbox.claim(0, f"w{self.number % 3}", places, by_bell=by_bell))
-        self._granted(claimed.grants, places)
+        worker = self.worker(self.number)
+        claimed = self.do(self.mailbox.claim(0, worker, places, by_bell=by_bell))
+        self._granted(claimed.grants, places, worker)
 
-    def _granted(self, grants: Iterable[Claim], places: int) -> None:
+    @staticmethod
+    def worker(number: int) -> str:
+        return f"w{number % 3}"
+
+    def _granted(self, grants: Iterable[Claim], places: int, worker: str) -> None:
         self.plain.sweep(self.now_ms)
         expected = self.plain.grantable(places)
         for claim in grants:
             c = self.plain.conversations[claim.conversation]
             assert c is self.plain.ready(c.channel)[0], "somebody else waits for longer"
             assert claim.rev == c.rev
+            assert claim.tries == c.tries
             assert claim.token not in self.told, "a number was given twice"
-            c.token, c.ready_ms, c.due_ms = claim.token, None, self.now_ms + LEASE_MS
+            c.token, c.worker, c.ready_ms, c.due_ms = claim.token, worker, None, self.now_ms + LEASE_MS
+            c.waits = c.tries >= SOLE_AFTER
             self.holders.append(claim)
             self.told.append(claim.token)
             expected -= 1
@@ -265,13 +288,13 @@ class MailboxMachine(Machine):
         claim = self.holders[number % len(self.holders)]
         return claim, self.plain.conversations[claim.conversation]
 
-    async def write(self, claim: Claim, work: Awaitable[Any]) -> bool:
-        """Whether it was written, which it must be if and only if the writer holds it and nothing was lost."""
+    async def write(self, claim: Claim, work: Awaitable[Any], *, revises: bool = True) -> bool:
+        """Whether it was written, which it must be if and only if the writer holds it and nothing was lost that it builds on."""
         c = self.plain.conversations[claim.conversation]
         right: type[Lost] | None = None
         if claim.seconds_left() <= 0 or claim.token != c.token:
             right = Fenced
-        elif claim.rev != c.rev:
+        elif revises and claim.rev != c.rev:
             right = Behind
         came: type[Lost] | None = None
         try:
@@ -322,6 +345,7 @@ class MailboxMachine(Machine):
             c.rev, c.replies = c.rev + 1, c.replies + 1
             c.rows[row.key] = "pending"
             c.is_open = c.is_open and not closes
+            c.tries = 0 if closes else c.tries
 
     @precondition(lambda self: self.holders)
     @rule(
@@ -377,6 +401,7 @@ class MailboxMachine(Machine):
             self.holders.remove(claim)
             self.do(self.mailbox.hand_over(claim, counts=how.endswith("try")))
             if claim.token == c.token:
+                self.plain.free(c, died=how.endswith("try"))
                 c.put(self.now_ms)
 
     def _gives_back(
@@ -393,16 +418,83 @@ class MailboxMachine(Machine):
         if stays:
             return
         self.holders.remove(claim)
-        c.rev, c.token, c.due_ms = c.rev + 1, "", None
+        c.rev, c.due_ms = c.rev + 1, None
+        self.plain.free(c)
         if parks:
             c.due_ms = self.now_ms + WAIT_MS
         else:
             c.rows.clear()
+            c.tries = 0
             if c.inbox or c.control:
                 c.put(self.now_ms)
-        self._granted(answer[0].grants, places)
+        self._granted(answer[0].grants, places, "w")
 
     @precondition(lambda self: self.holders)
+    @rule(
+        number=NUMBERS,
+        often=st.booleans(),
+        begins=st.booleans(),
+        ends=st.sampled_from(["", "it dies", "hand over as a try"]),
+    )
+    def it_wants_nothing_beside_it(self, number: int, often: bool, begins: bool, ends: str) -> None:
+        """Many died with it; or one asks who need not. It may end right then."""
+        claim, c = self.holder(number)
+        if often and c.token == claim.token:
+            self.do(self._has_killed_many(c))
+        self._asks_to_have_it_alone(claim, c, begins=begins)
+        if ends and claim in self.holders and c.token == claim.token:
+            if ends == "it dies":
+                self.holders.remove(claim)
+                self.time_passes("a lease, and somebody looks")
+            else:
+                self.it_gives_back(self.holders.index(claim), ends, 0, twice=False)
+            self.somebody_claims(by_bell=False, places=3)
+
+    @precondition(lambda self: len(self.holders) > 1)
+    @rule(begins=st.booleans())
+    def two_want_nothing_beside_them(self, begins: bool) -> None:
+        for claim in self.holders[-2:]:
+            self._asks_to_have_it_alone(claim, self.plain.conversations[claim.conversation], begins=begins)
+
+    def _asks_to_have_it_alone(self, claim: Claim, c: Conversation, *, begins: bool) -> None:
+        other = self.plain.sole
+        waits = other is not None and other[0] != c.id and self.plain.conversations[other[0]].token == other[1]
+        may: list[bool] = []
+
+        async def ask() -> None:
+            may.append(await self.mailbox.sole(claim, begins=begins))
+
+        if not self.do(self.write(claim, ask(), revises=False)):
+            return
+        assert may == [not waits], "one at a time"
+        if not waits:
+            self.plain.sole = (c.id, c.token)
+            c.waits = c.waits and not begins
+
+    async def _has_killed_many(self, c: Conversation) -> None:
+        """As if it had been granted after that."""
+        c.tries, c.waits = SOLE_AFTER, True
+        await self.redis.hset(self.layout.key(c.id), mapping={"tries": c.tries, "waits": "1"})
+
+    @rule(number=NUMBERS, forgets=st.booleans())
+    def somebody_says_what_it_holds(self, number: int, forgets: bool) -> None:
+        """The answer to its claim was lost, if it `forgets`: what was granted goes back, and nobody died of it."""
+        name = self._holder_of(self.holders[number % len(self.holders)]) if self.holders else self.worker(number)
+        if forgets:
+            self.holders = [claim for claim in self.holders if self._holder_of(claim) != name]
+        held = [claim for claim in self.holders if self._holder_of(claim) == name]
+        self.do(self.mailbox.give_back_unheard(0, name, held))
+        heard = {claim.token for claim in held}
+        for c in self.plain.conversations.values():
+            if c.token and c.worker == name and c.token not in heard:
+                self.plain.free(c)
+                c.put(self.now_ms)
+        self.all_renew()
+        self.somebody_claims(by_bell=False, places=3)
+
+    def _holder_of(self, claim: Claim) -> str:
+        return claim.token.partition("-")[2]
+
     @rule()
     def all_renew(self) -> None:
         for claim in self.holders:

@@ -567,12 +567,29 @@ async def a_lease_that_ends_right_after_a_sleep_lasts_for_the_moment(world: Worl
     redis = mailbox.store.redis
     seconds, micros = await redis.time()
     now_ms = int(seconds) * 1000 + int(micros) // 1000
-    await redis.zadd(f"{claim.root}:due", {claim.conversation: now_ms + 1})
+    await redis.zadd(f"{claim.root}:due", {claim.conversation: now_ms + mailbox.settings.lease_s * 100})
     await redis.decrby(f"{claim.root}:pulse", 60_000)
     await mailbox.claim(0, "w2", 0)
     ends_ms = await redis.zscore(f"{claim.root}:due", claim.conversation)
     assert ends_ms is not None
     assert ends_ms >= now_ms + mailbox.settings.lease_s * 500
+
+
+async def a_grant_whose_answer_was_lost_goes_back_and_nobody_died_of_it(world: World) -> None:
+    """What the worker has heard of it keeps."""
+    mailbox = await world.mailbox()
+    await world.say(mailbox, "1", key("heard"))
+    heard = await world.claim_one(mailbox)
+    await world.say(mailbox, "2", key("unheard"))
+    await world.claim_one(mailbox)
+    await world.say(mailbox, "3", key("another's"))
+    another = await world.claim_one(mailbox, "w2")
+    await mailbox.give_back_unheard(0, "w1", [heard])
+    again = await mailbox.claim(0, "w3", 3)
+    assert [(claim.conversation, claim.tries) for claim in again.grants] == [(key("unheard").id, 0)]
+    await mailbox.renew([heard, another])
+    assert not heard.lost
+    assert not another.lost
 
 
 async def the_clock_goes_back(world: World, mailbox: Mailbox, ms: int = 3_600_000) -> None:
