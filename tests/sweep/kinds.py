@@ -15,8 +15,9 @@ from tests.harness.fake_model import Asked
 from tests.harness.model_replies import Reply, says, several
 from workers.prompt.compaction import INSTRUCTIONS
 
-SAID: Final = re.compile(r"kind:(\w+) mark:([\w.-]+) (QX\w+Z)")
-CANARY: Final = re.compile(r"QX\w+?Z")
+SAID: Final = re.compile(r"kind:(\w+) mark:([\w.-]+) (QX[a-z]\w+Z)")
+CANARY: Final = re.compile(r"QX[a-z]\w*?Z")
+"""A conversation's own word, with its name in it; codes of approvals have no small letters."""
 END: Final = re.compile(r"\bend:([\w.-]+)")
 """Stands at the end of each part of a text, with the answer's name."""
 RECEIPT: Final = re.compile(r"\breceipt:(\w+)")
