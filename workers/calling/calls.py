@@ -18,6 +18,7 @@ from gateway.logs import log
 from gateway.rights.access import Here
 from gateway.rights.roles import person_of
 from gateway.rights.skill_tools import LOAD
+from gateway.store import Unreachable
 from gateway.workspace import Workspace
 from skills.library import SkillNotFound
 from skills.programs import tool_name
@@ -247,8 +248,8 @@ class Calls:
             unsure = " It is not known whether it had its effect." if tool.effect == "once" else ""
             text = f"{call.name} took longer than {self.settings.timeout_s:g} s.{unsure}"
             return ToolResult(text, untrusted=False), True
-        except (Lost, NeedsPerson):
-            raise
+        except (Lost, NeedsPerson, Unreachable):
+            raise  # that Redis is away is no answer of the tool
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from config.settings import McpToolSettings, ToolsSettings
 from gateway.conversation.records import Record
 from gateway.logs import log
-from gateway.rights.pins import Definition, Pins
+from gateway.rights.pins import Definition, Pin, Pins
+from gateway.store import Unreachable
 from skills import marks
 from skills.foreign_schemas import usable
 from workers.mcp.results import text_of
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+AGAIN_S: Final = 0.2
 AFRESH: Final = f"{marks.NOTE}: this is a new session with {{server}}: what earlier calls had opened there is gone)"
 
 
@@ -45,7 +48,7 @@ class McpTool:
 
     async def run(self, arguments: dict[str, Any], call: Call) -> ToolResult:
         """Approved still, by whoever may, and described as it was then: both are looked at before the server is asked."""
-        pin = (await self._pins.of([self.name])).get(self.name)
+        pin = await self._pin(call)
         if pin is None or not pin.holds or pin.definition.hash != self.definition.hash:
             raise ToolError(f"{self.name} is not approved any more. Go on without it.")
         result, note = await self._called(arguments, call)
@@ -53,6 +56,15 @@ class McpTool:
         if result.is_error:
             raise ToolError(text[:ERROR_MAX] or f"{self.name} failed and did not say why.", untrusted=True, note=note)
         return await self._pages.first(text, call, self.name, note)
+
+    async def _pin(self, call: Call) -> Pin | None:
+        """Asked for until Redis answers: nothing has begun, and a short outage is no answer of the tool. Raises `Lost`."""
+        while True:
+            try:
+                return (await self._pins.of([self.name])).get(self.name)
+            except Unreachable:
+                call.still_ours()
+                await asyncio.sleep(AGAIN_S)
 
     async def _called(self, arguments: dict[str, Any], call: Call) -> tuple[CallToolResult, str]:
         """The server's answer, and what is to be said of the session. Tried twice where that does no harm."""

@@ -18,7 +18,7 @@ from gateway.conversation.records import Record
 from gateway.events import Actor, Event
 from gateway.platforms import Address, Capabilities, Outbound, Outcome, Part, Plain, Sent
 from gateway.shelf.notes import Notes
-from gateway.store import Store
+from gateway.store import Store, Unreachable
 from skills.folders import Root, Skill
 from skills.library import scan
 from tests.gateway.conversation.world import now_ms
@@ -285,6 +285,20 @@ async def test_a_tool_that_fails_is_a_result_marked_as_error(turn: Turn, fault: 
     assert result.data["error"]
     assert told in result.data["text"]
     assert "secret" not in result.data["text"]
+
+
+async def test_that_redis_is_away_is_no_answer_of_a_tool(turn: Turn) -> None:
+    """The model is not told that it failed: whoever goes on runs it again, or says that nobody knows."""
+    tool = Hammer()
+
+    def fail(_: Call) -> str:
+        raise Unreachable("connection lost")
+
+    tool.does = fail
+    with pytest.raises(Unreachable):
+        await play(turn, [tool], use("t", "hammer_read", times=1))
+    stored = await turn.mailbox.load(turn.claim.conversation)
+    assert [record.type for record in stored.history][-1] == "tool_start"
 
 
 async def test_a_tool_that_takes_too_long_is_cut(turn: Turn) -> None:

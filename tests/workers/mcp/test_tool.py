@@ -16,7 +16,7 @@ import pytest
 
 from gateway.events import Actor
 from gateway.rights.pins import Definition, Pins
-from gateway.store import Layout, Store
+from gateway.store import Layout, Store, Unreachable
 from tests.end_to_end.requests import results
 from tests.harness.model_replies import calls, says, several
 from tests.harness.processes import until
@@ -94,6 +94,22 @@ async def test_the_model_is_shown_what_was_approved_and_gets_marked_answers(open
         assert "read_result" in shown
     assert not ledger(tmp_path, "malformed")
     assert ledger(tmp_path, "end"), "it is ended with the worker"
+
+
+async def test_a_short_outage_of_redis_right_before_the_server_is_asked_is_waited_for(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of, away = Pins.of, ["connection lost", "loading"]
+
+    async def sometimes(self: Pins, names: list[str]) -> Any:
+        if names == [ECHO.name] and away:
+            raise Unreachable(away.pop())
+        return await of(self, names)
+
+    monkeypatch.setattr(Pins, "of", sometimes)
+    async with opened(ECHO, plain("count")) as desk:
+        assert "hello" in await answer(desk, "echo", text="hello")
+    assert not away
 
 
 async def test_nothing_is_started_for_a_turn_that_calls_nothing(opened: Open, tmp_path: Path) -> None:
