@@ -19,7 +19,7 @@ from gateway.cli import Stop, pass_loaded
 from gateway.conversation.mailbox import WrongPartitions
 from gateway.logs import log, start_logging
 from gateway.running.embedded import NoServer, redis_url
-from gateway.running.serving import Unfit, on_stop_signals, run_loop
+from gateway.running.serving import Unfit, heed_cancelling, on_stop_signals, run_loop
 from gateway.store import Unreachable
 
 logger = logging.getLogger(__name__)
@@ -80,6 +80,7 @@ async def _work(loaded: Loaded, concurrency: int) -> None:
                 show=show,
             )
             on_stop_signals(runner.drain)
+            heed_cancelling()
             log(logger, "worker ready", worker=name, concurrency=concurrency)
             await runner.run()
     finally:

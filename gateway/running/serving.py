@@ -78,6 +78,7 @@ async def meet(store: Store, mailbox: Mailbox, settings: Settings) -> None:
     clock = asyncio.get_running_loop().time
     told_s, was_cold = -math.inf, False
     while True:
+        heed_cancelling()
         try:
             await refuse_unfit(store, settings)
             if await mailbox.open():
@@ -97,6 +98,14 @@ async def meet(store: Store, mailbox: Mailbox, settings: Settings) -> None:
             await asyncio.sleep(PAUSE_S)
         else:
             return
+
+
+def heed_cancelling() -> None:
+    """Raise `CancelledError` where the task that runs now was cancelled and something beneath has swallowed it, as redis-py does
+    while it connects: else who is told to stop right then would wait for a Redis that ended as well.
+    """
+    if (task := asyncio.current_task()) and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:
