@@ -81,7 +81,15 @@ async def how_it_stands(store: Store, name: str) -> tuple[bool, str]:
 
 async def listen(parts: Parts, names: Sequence[str], stop: asyncio.Event) -> None:
     """Listen for these connections, or stand by, until told to stop. Raises `Unfit` or `WrongPartitions`."""
-    await meet(parts.store, parts.mailbox, parts.settings)
+    opening = asyncio.create_task(meet(parts.store, parts.mailbox, parts.settings), name="open")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            return
+        await opening
+    finally:
+        await cancelled([opening, stopping])
     tasks = [asyncio.create_task(parts.watched.follow(), name="watch")]
     for name in names:
         adapter = parts.adapters[name]

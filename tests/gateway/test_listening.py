@@ -213,3 +213,14 @@ async def test_it_can_be_seen_whether_somebody_listens_and_what_keeps_it_from_he
         listening_on.cancel()
         await asyncio.wait([listening_on])
         assert not (await how_it_stands(parts.store, "discord-main"))[0]
+
+
+async def test_who_is_told_to_stop_while_redis_is_away_ends(tmp_path: Path, layout: Layout, twin: DiscordTwin) -> None:
+    async with opened(tmp_path, "redis://127.0.0.1:1", layout, twin.connection) as parts:
+        stop = asyncio.Event()
+        listening = asyncio.create_task(listen(parts, ["discord-main"], stop))
+        await asyncio.sleep(0.1)
+        assert not listening.done()
+        stop.set()
+        async with asyncio.timeout(10):
+            await listening
