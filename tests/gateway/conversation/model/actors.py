@@ -39,7 +39,9 @@ IDS: Final = 3
 """Of writes of one revision, before they begin again: more copies than can be under way."""
 DIGITS: Final = 12
 NAME: Final = "w"
-"""Of all workers: they are told apart by their fences alone, and worlds where they have changed places are one."""
+"""Of all workers, unless a play wants names: they are told apart by their fences alone, and worlds where they have changed
+places are one.
+"""
 
 Fault = Literal["crash", "gateway", "lost", "late", "pause", "again", "bells", "tail", "idle"]
 How = Literal["key", "look", "repeat", "skip"]
@@ -84,6 +86,11 @@ class Worker(NamedTuple):
     paused: bool = False
     late: bool = False
     """Its own clock says that the lease is over."""
+    is_sole: bool = False
+    """It was told that this one begins with nothing beside it."""
+    name: str = NAME
+    misses: bool = False
+    """An answer that may have held a grant did not come: it says what it holds."""
 
 
 class World(NamedTuple):
@@ -104,6 +111,8 @@ class World(NamedTuple):
     """Messages that Redis itself has lost."""
     over: bool = False
     """The time to answer what was asked has ended."""
+    begun: frozenset[str] = frozenset()
+    """Tokens of those that have begun with nothing beside them."""
     doubles: int = 0
     """How many messages people may get twice: their sender stopped between the send and its mark, where the platform has
     no keys and can't be asked.
@@ -127,6 +136,12 @@ class Play:
     """Newcomers join a running turn at its border."""
     takes: Literal["one", "all"] = "one"
     bury_after: int = 6
+    tries: int = 0
+    """So many holders died with each conversation before."""
+    tells: bool = False
+    """Workers have names, and say what they hold after an answer was lost."""
+    accepted: bool = False
+    """All has been said before."""
     workers: int = 2
     gateways: int = 2
     # what is taken out of the processes
@@ -136,6 +151,7 @@ class Play:
     dedupes_apart: bool = False
     looks_apart: bool = False
     clears_flag_after: bool = False
+    asks_to_be_sole: bool = True
 
 
 class Seen(NamedTuple):
@@ -173,13 +189,20 @@ class Stage:
     _due: dict[int, list[str]] = field(default_factory=dict)
 
     def first(self) -> World:
-        nothing: Frozen = (0, ())
-        _, r = self.states.do(self.states.number(nothing), ("open", (SETTINGS, "E", "1", "1")))
         p = self.play
+        died = tuple((f"{P}c:{c}", "hash", False, ("tries", str(p.tries))) for c in self._conversations() if p.tries)
+        nothing: Frozen = (0, died)
+        _, r = self.states.do(self.states.number(nothing), ("open", (SETTINGS, "E", "1", "1")))
+        if p.accepted:
+            for m in range(len(p.messages)):
+                ask = self.ask_of_gateway(Gateway("accept", m))
+                assert ask
+                _, r = self.states.do(r, ask)
         return World(
             r,
             (Gateway(),) * p.gateways,
-            (Worker(),) * p.workers,
+            tuple(Worker(name=f"w{number}" if p.tells else NAME) for number in range(p.workers)),
+            acked=frozenset(range(len(p.messages)) if p.accepted else ()),
             faults=p.faults,
             before=r if "tail" in p.kinds else -1,
         )
@@ -192,13 +215,16 @@ class Stage:
             found = self._keys[r] = {key[0]: key for key in self.states[r][1]}
         return found
 
+    def _conversations(self) -> list[str]:
+        return sorted({message.c for message in self.play.messages})
+
     def written(self, r: int) -> list[list[str]]:
         """Rows of each conversation, in the order in which their answers were written."""
         found = self._written.get(r)
         if found is None:
             found = self._written[r] = [
                 [_row(record["turn"]) for record in self._records(r, c) if record["type"] == "reply"]
-                for c in sorted({message.c for message in self.play.messages})
+                for c in self._conversations()
             ]
         return found
 
@@ -256,7 +282,7 @@ class Stage:
         match w.pc:
             case "claim" | "claim by bell":
                 by_bell = w.pc == "claim by bell" and not self.play.clears_flag_after
-                return "claim", (SETTINGS, NAME, "1", str(int(by_bell)))
+                return "claim", (SETTINGS, w.name, "1", str(int(by_bell)))
             case "clear flag":
                 return "clear", (SETTINGS,)
             case "take":
@@ -275,9 +301,10 @@ class Stage:
             case "mark sending" | "mark sent":
                 return "mark", (*named, w.rows[0][0], f"{w.pc.removeprefix('mark ')} 0 null", "")
             case "settle" | "release":
-                return w.pc, (*named, NAME, "1", FAR)
-            case "park":
-                return "park", (*named, FAR, str(w.seq), NAME, "1", str(len(w.control)))
+                return w.pc, (*named, w.name, "1", FAR)
+            case "park" | "later":
+                saw, places, control = (w.seq, 1, len(w.control)) if w.pc == "park" else (-1, 0, 0)
+                return "park", (*named, FAR, str(saw), w.name, str(places), str(control))
             case "skip":
                 key = w.rows[0][0]
                 given_up = (key, json.dumps({"order": 0}), "given_up 0 null", *_notice_of(key))
@@ -288,9 +315,14 @@ class Stage:
                 records = [_record("failed"), _record("reply", turn=turn, answers=events)]
                 rows = (_row(turn), json.dumps({"order": 0}), "pending 0 null")
                 return "bury", (*named, turn, "died", "1", "2", "1", *records, *rows, USED)
-            case "hand over" | "hand over as a try":
-                return "hand_over", (SETTINGS, w.c, w.token, str(int(w.pc.endswith("try"))))
+            case "hand over" | "hand over as a try" | "sole" | "sole begins":
+                name = "sole" if w.pc.startswith("sole") else "hand_over"
+                return name, (SETTINGS, w.c, w.token, str(int(w.pc.endswith(("try", "begins")))))
         return None
+
+    def unheard(self, w: Worker) -> Ask:
+        """What it says that it holds."""
+        return "unheard", (SETTINGS, w.name, *filter(None, (w.token,)))
 
     def asks(self, world: World) -> Iterator[tuple[int, Ask]]:
         """All scripts that could run now: so that they can be run together."""
@@ -303,6 +335,9 @@ class Stage:
                     yield world.r, ask
             elif ask := self.ask_of_worker(w):
                 yield world.r, ask
+        for w in world.workers:
+            if w.misses and not w.paused:
+                yield world.r, self.unheard(w)
         for late in world.late:
             if late[0] != "send":
                 yield world.r, late
@@ -319,12 +354,22 @@ class Stage:
             if ask[0] == "send":
                 yield f"late send {ask[1][0]}", self._platform_gets(without, ask[1][0]), False
             else:
-                answer, r = self.states.do(world.r, ask)
-                self._check_writer(world, ask, answer)
-                yield f"late {ask[0]}", self._changed(without, r), False
+                _, after = self._done(world, ask)
+                yield f"late {ask[0]}", after._replace(late=without.late), False
         if world.faults:
             for name, after in self._faults(world):
                 yield name, after._replace(faults=world.faults - 1), True
+
+    def _done(self, world: World, ask: Ask) -> tuple[Any, World]:
+        """What a script answers, and the world after it."""
+        answer, r = self.states.do(world.r, ask)
+        self._check_writer(world, ask, answer)
+        after = self._changed(world, r)
+        if self.play.tries or self.play.tells:
+            self._check_counted(world, ask, answer, r)
+            begun = world.begun | ({ask[1][2]} if ask[0] == "sole" and ask[1][3] == "1" and answer == "OK" else set())
+            after = after._replace(begun=begun & {self.seen(r, c).token for c in self._conversations()})
+        return answer, after
 
     def _changed(self, world: World, r: int) -> World:
         if r == world.r:
@@ -380,6 +425,10 @@ class Stage:
             if w.ring:
                 rung = world._replace(bells=min(world.bells + 1, BELLS_MAX))
                 yield f"w{number} rings", self._put(rung, number, w._replace(ring=False)), False
+            if w.misses:
+                ring, after = self._done(world, self.unheard(w))
+                if (told := self._put(after, number, w._replace(ring=w.ring or bool(ring)))) != world:
+                    yield f"w{number} says what it holds", told, False
             if w.pc == "idle":
                 yield from self._looks_for_work(world, number, w)
             else:
@@ -401,9 +450,8 @@ class Stage:
         if ask is not None:
             if w.late and w.pc not in {"hand over", "hand over as a try", "claim", "claim by bell"}:
                 return self._put(world, number, w._replace(pc="hand over as a try"))
-            answer, r = self.states.do(world.r, ask)
-            self._check_writer(world, ask, answer)
-            return self._hears(self._changed(world, r), number, w, answer)
+            answer, after = self._done(world, ask)
+            return self._hears(after, number, w, answer)
         match w.pc:
             case "load" | "look" | "look once more":
                 return self._put(world, number, self._decides(world, w))
@@ -428,7 +476,11 @@ class Stage:
             return self._put(world, number, Worker(ring=w.ring or bool(answer[1])))
         verdict = answer[0] if isinstance(answer, tuple) else answer
         wrote = w._replace(writes=(w.writes + 1) % IDS)
-        if w.pc in {"settle", "park", "release"}:
+        if w.pc.startswith("sole"):
+            may = {"sole": "sole begins", "sole begins": "load"}[w.pc]
+            pc = {"OK": may, "WAIT": "later", "FENCED": "hand over as a try"}[verdict]
+            return self._put(world, number, w._replace(pc=pc, is_sole=pc == "load"))
+        if w.pc in {"settle", "park", "later", "release"}:
             if verdict == "OK":
                 return self._put(world, number, self._granted(Worker(ring=w.ring), answer))
             if verdict == "STAY":
@@ -447,8 +499,10 @@ class Stage:
         w = Worker(ring=w.ring or bool(ring))
         if not grants:
             return w
-        c, token, rev, *_ = grants[0]
-        return w._replace(pc="load", c=c, token=token, rev=rev)
+        c, token, rev, tries, *_ = grants[0]
+        is_sole = tries >= SOLE_AFTER and self.play.tries > 0
+        pc = "sole" if is_sole and self.play.asks_to_be_sole else "load"
+        return w._replace(pc=pc, c=c, token=token, rev=rev, is_sole=is_sole and pc == "load")
 
     def _goes_on(self, w: Worker) -> Worker:
         match w.pc:
@@ -530,12 +584,23 @@ class Stage:
 
     def _put(self, world: World, number: int, w: Worker) -> World:
         workers = list(world.workers)
+        if self.play.tells:
+            was = workers[number]
+            w = w._replace(name=was.name, misses=w.misses or was.misses)
         workers[number] = w
+        return world._replace(workers=tuple(workers))
+
+    def _dead(self, world: World, number: int) -> World:
+        """Another one begins in its place."""
+        workers = list(world.workers)
+        workers[number] = Worker(name=f"{workers[number].name}+" if self.play.tells else NAME)
         return world._replace(workers=tuple(workers))
 
     def alike(self, world: World) -> World:
         """Of worlds that differ only in who is first and who second, one."""
         first, *others = world.workers
+        if self.play.tells:
+            return world
         if all(first[:4] < other[:4] for other in others):
             return world
         return world._replace(workers=tuple(sorted(world.workers, key=repr)))
@@ -551,7 +616,10 @@ class Stage:
         for c in due:
             token = self.seen(world.r, c).token
             holders = [number for number, w in enumerate(world.workers) if w.token == token and w.pc != "idle"]
+            holders += [number for number, w in enumerate(world.workers) if w.misses and token.endswith(f"-{w.name}")]
             if not token:
+                if _sole(keys):
+                    continue  # it would be told to wait once more, and nothing but a revision would be another
                 waits = self.play.asks and self.seen(world.r, c).asked == "asked"
                 yield (
                     f"{c} has waited",
@@ -561,7 +629,8 @@ class Stage:
             elif all(world.workers[number].paused for number in holders):
                 after = self._changed(world, self._lapsed(world.r, c))
                 for number in holders:
-                    after = self._put(after, number, after.workers[number]._replace(late=True))
+                    if after.workers[number].token == token:
+                        after = self._put(after, number, after.workers[number]._replace(late=True))
                 yield f"the lease of {c} ends", after, False
 
     def _lapsed(self, r: int, c: str) -> int:
@@ -606,12 +675,12 @@ class Stage:
         kinds, name = self.play.kinds, f"w{number}"
         if w.pc == "idle":
             if w.ring and "crash" in kinds:
-                yield f"{name} dies before it rings", self._put(world, number, Worker())
+                yield f"{name} dies before it rings", self._dead(world, number)
             return
         if self.play.how == "repeat" and w.pc == "mark sent":
             world = world._replace(doubles=world.doubles + 1)
         if "crash" in kinds:
-            yield f"{name} dies at {w.pc}", self._put(world, number, Worker())
+            yield f"{name} dies at {w.pc}", self._dead(world, number)
         if w.paused:
             return
         if "pause" in kinds:
@@ -631,10 +700,14 @@ class Stage:
                 self._put(_delayed(world, ask), number, w._replace(paused=True)),
             )
         away = Worker(ring=w.ring) if w.pc.startswith(("claim", "hand over")) else w
+        if w.pc.startswith("sole"):
+            away = w._replace(pc="hand over")
+        if self.play.tells and w.pc.startswith(_GRANTS):
+            away = away._replace(misses=True)
         if "late" in kinds:
             yield f"{name}: {w.pc} delayed", self._put(_delayed(world, ask), number, away)
         if "lost" in kinds:
-            after = self._changed(world, self.states.do(world.r, ask)[1])
+            _, after = self._done(world, ask)
             yield f"{name}: answer to {w.pc} lost", self._put(after, number, away)
 
     def _faults_of_send(self, world: World, number: int, w: Worker) -> Iterator[tuple[str, World]]:
@@ -705,7 +778,7 @@ class Stage:
         if ready and "room" not in _items(keys.get(f"{P}channels")):
             return "somebody is ready in a channel that nobody looks at"
         held = 0
-        for c in sorted({message.c for message in self.play.messages}):
+        for c in self._conversations():
             seen = self.seen(r, c)
             busy = (
                 seen.inbox or seen.control or seen.turn or any(row[1] not in {"sent", "given_up"} for row in seen.rows)
@@ -719,6 +792,8 @@ class Stage:
             if c in due and not (busy or seen.token):
                 return f"{c} waits for nothing"
             held += bool(seen.token)
+            if (its := _sole(keys)) and its[0] == c and its[1] != seen.token:
+                return f"{c} had a worker for itself, and something of that is left"
             if fault := self._history_fault(r, c):
                 return fault
         counted = next((int(pairs(key)["t"]) for name, key in keys.items() if name.startswith(f"{P}uses:")), 0)
@@ -758,6 +833,8 @@ class Stage:
             raise Broken("two workers hold the same number")
         if "tail" in self.play.kinds:
             return
+        if sum(w.is_sole and not w.late and w.pc not in _GIVES_BACK for w in holding) > 1:
+            raise Broken("two have a worker for themselves at a time")
         awake = [w.c for w in holding if not w.paused and not w.late and w.pc not in _GIVES_BACK]
         if len(set(awake)) != len(awake):
             raise Broken("two workers work on one conversation")
@@ -767,6 +844,22 @@ class Stage:
         verdict = answer[0] if isinstance(answer, tuple) else answer
         if name not in {"accept", "claim"} and verdict == "OK" and self.seen(world.r, c).token != token:
             raise Broken(f"{name} of a worker that does not hold {c}")
+
+    def _check_counted(self, world: World, ask: Ask, answer: Any, r: int) -> None:
+        """A try is the death of a holder that has begun, and nothing else."""
+        name, (_, its, *arguments) = ask[0], (*ask[1], "")
+        is_done = (answer[0] if isinstance(answer, tuple) else answer) == "OK"
+        for c in self._conversations():
+            was, now = self.seen(world.r, c), self.seen(r, c)
+            counted = was.tries
+            if was.token and now.token != was.token and name != "unheard":
+                is_given_back = its == c and name in {"settle", "park"}
+                died = arguments[1] == "1" if name == "hand_over" else not is_given_back
+                counted += died and (was.tries < SOLE_AFTER or was.token in world.begun)
+            if is_done and its == c and (name in {"settle", "bury"} or (name == "append" and arguments[4] == "1")):
+                counted = 0
+            if now.tries != counted:
+                raise Broken(f"{now.tries} deaths are counted in {c}, and there were {counted}")
 
     def _check_bell(self, world: World) -> None:
         idle = any(w.pc == "idle" and not w.ring for w in world.workers)
@@ -802,8 +895,17 @@ class Stage:
         return names
 
 
-_GIVES_BACK: Final = ("hand over", "hand over as a try", "settle", "park", "release")
+_GIVES_BACK: Final = ("hand over", "hand over as a try", "settle", "park", "later", "release")
 """Where a worker may hold a conversation no more and not know it yet: it does nothing but ask."""
+
+
+_GRANTS: Final = ("claim", "settle", "park", "later")
+"""Whose answer may hold a grant."""
+
+
+def _sole(keys: dict[str, Key]) -> list[str]:
+    """The conversation that has a worker for itself, and its token."""
+    return " ".join(_items(keys.get(f"{P}sole"))).split()
 
 
 def _items(key: Key | None) -> Items:

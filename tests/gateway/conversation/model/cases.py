@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from gateway.conversation.deaths import BURY_AFTER, SOLE_AFTER
 from gateway.conversation.mailbox import script
 from tests.gateway.conversation.model.actors import Fault, Message, Play
 from tests.gateway.conversation.model.states import States
@@ -23,6 +24,13 @@ STOPS: Final[frozenset[Fault]] = frozenset({"crash", "pause"})
 
 def kinds(*names: Fault) -> frozenset[Fault]:
     return frozenset(names)
+
+
+def alone(messages: tuple[Message, ...], faults: int, kinds: frozenset[Fault]) -> Play:
+    """Many died with what is asked here, and it is stored: workers come when they look."""
+    return Play(
+        messages, faults, kinds, bell_ends=False, tries=SOLE_AFTER, bury_after=BURY_AFTER, accepted=True, gateways=0
+    )
 
 
 SMALL: Final = {
@@ -46,6 +54,9 @@ SMALL: Final = {
     "a holder is paused": Play(ONE, faults=1, kinds=kinds("pause")),
     "a holder is paused, what it wrote comes late": Play(ONE, faults=1, kinds=kinds("pause", "late")),
     "a platform that can be asked, a holder is paused": Play(ONE, faults=1, kinds=kinds("pause"), how="look"),
+    "two that many died with, a holder dies": alone(APART, 1, kinds("crash")),
+    "one that many died with, a holder stops": alone(ONE, 1, STOPS),
+    "an answer to a claim is lost": Play(ONE, faults=1, kinds=kinds("lost"), gateways=1, tells=True),
 }
 """Each is searched to its end with each run of the tests. `guards.yaml` says in which a guard of the scripts is missed."""
 
@@ -67,6 +78,12 @@ WHOLE: Final = {
     "Redis loses its last script, and one more fault": Play(ONE, faults=2, kinds=kinds("tail", *ANY)),
     "two messages, Redis loses its last script or a holder stops": Play(TWO, faults=1, kinds=kinds("tail", *STOPS)),
     "given up after two deaths": Play(ONE, faults=2, kinds=STOPS, bury_after=2),
+    "two that many died with, one fault of any kind": alone(APART, 1, ANY),
+    "one that many died with, two faults of any kind": alone(ONE, 2, ANY),
+    "two that many died with, a holder stops, bells": replace(alone(APART, 1, STOPS), bell_ends=True),
+    "answers are lost, a claim comes late, a holder stops": Play(
+        ONE, faults=2, kinds=kinds("lost", "late", *STOPS), gateways=1, tells=True
+    ),
     "what is idle ends, and a holder stops": Play(TWO, faults=2, kinds=kinds("idle", "crash")),
 }
 
@@ -112,6 +129,9 @@ TAKEN_OUT: Final = {
     ),
     "no look at the own clock before a send": Without(
         "a platform that can be asked, a holder is paused", "people got an answer twice", {"looks_at_clock": False}
+    ),
+    "what many died with is begun, and nobody asked whether it may": Without(
+        "two that many died with, a holder dies", "two have a worker for themselves", {"asks_to_be_sole": False}
     ),
 }
 

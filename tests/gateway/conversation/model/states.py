@@ -31,6 +31,8 @@ SCRIPTS: Final = (
     "settle",
     "park",
     "hand_over",
+    "sole",
+    "unheard",
     "bury",
     "renew",
 )

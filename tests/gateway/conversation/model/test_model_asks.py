@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from config.settings import MailboxSettings
+from gateway.conversation.claim import Lost
 from gateway.conversation.mailbox import Mailbox
 from gateway.conversation.outbox import Row
 from gateway.conversation.records import Record
@@ -105,11 +106,21 @@ async def test_each_script_is_asked_with_the_same_arguments(store: Store, asked:
                 used=Used("", (), ()),
             )
             alike(asked.pop(), stage.ask_of_worker(w._replace(pc="bury")), theirs={3, 9, 10, 12})
+            for begins in (False, True):
+                await mailbox.sole(claim, begins=begins)
+                alike(asked.pop(), stage.ask_of_worker(w._replace(pc="sole begins" if begins else "sole")))
             w = w._replace(rev=claim.rev)
             await mailbox.park(claim, 5, 9, "w", 1)
             alike(asked.pop(), stage.ask_of_worker(w._replace(pc="park")), theirs={3, 4})
+            claim.lost = False  # as if it did not know yet
+            with pytest.raises(Lost):
+                await mailbox.park(claim, 5, None, "w", 0)
+            alike(asked.pop(), stage.ask_of_worker(w._replace(pc="later")), theirs={2, 3, 4})
     await mailbox.hand_over(claim, counts=True)
     alike(asked.pop(), stage.ask_of_worker(w._replace(pc="hand over as a try")))
+    for held in ([], [claim]):
+        await mailbox.give_back_unheard(0, "w", held)
+        alike(asked.pop(), stage.unheard(w if held else Worker()))
 
 
 def alike(real: tuple[str, Sequence[str]], model: Any, theirs: set[int] = frozenset()) -> None:  # type: ignore[assignment]
