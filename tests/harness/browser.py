@@ -198,9 +198,10 @@ class Page:
         return [str(text) for text in found]
 
     async def click(self, selector: str) -> None:
-        """A press of the mouse in the middle of what is shown there."""
+        """A press of the mouse in the middle of what is shown there, once nothing moves any more and scripts listen."""
         place = await self.until(
-            f"(() => {{ const n = document.querySelector({json.dumps(selector)}); if (!n) return null;"
+            f"(() => {{ const n = document.querySelector({json.dumps(selector)});"
+            "if (!n || document.readyState !== 'complete') return null;"
             "n.scrollIntoView({block: 'nearest', behavior: 'instant'}); const b = n.getBoundingClientRect();"
             "return b.width ? [b.x + b.width / 2, b.y + b.height / 2] : null; })()"
         )
