@@ -151,7 +151,7 @@ def test_each_command_says_whose_it_is() -> None:
 
 
 async def test_each_route_has_its_row(tmp_path: Path, redis_url: str, layout: Layout) -> None:
-    (tmp_path / "deskmate.yaml").write_text(f"redis: {{key_prefix: {layout.prefix}}}\n")
+    (tmp_path / "deskmate.yaml").write_text(f"data: data\nredis: {{key_prefix: {layout.prefix}}}\n")
     parts = await open_parts(load(tmp_path / "deskmate.yaml", variables={}), redis_url, redis_url)
     try:
         paths = {resource.canonical for resource in Gateway(parts).app.router.resources()}

@@ -109,6 +109,7 @@ async def served(
 ) -> AsyncIterator[Served]:
     """A gateway with the connections `slack-main` and `bridge`; `ready`: it has seen Redis."""
     whole: dict[str, Any] = {
+        "data": str(folder / "data"),
         "redis": {"key_prefix": prefix},
         "rq": {"key_prefix": f"{prefix}:rq"},
         "chat": {"enabled": False},

@@ -45,6 +45,7 @@ async def opened(
 ) -> AsyncIterator[Parts]:
     file = folder / "deskmate.yaml"
     settings = {
+        "data": str(folder / "data"),
         "redis": {"key_prefix": layout.prefix, "timeout_s": 0.5},
         "rq": {"key_prefix": f"{layout.prefix}:rq"},
         "connections": {"discord-main": connection},
